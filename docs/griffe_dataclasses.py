@@ -1,4 +1,4 @@
-"""An extension of griffe, which reads the API pages: classes of `toolcast.helpers.lazy_dataclasses` are dataclasses."""
+"""An extension of griffe, which reads the API pages: classes of `toolcast.lazy.lazy_dataclasses` are dataclasses."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class LazyDataclasses(Extension):
         for decorator in cls.decorators:
             value = decorator.value
             function = value.function if isinstance(value, ExprCall) else value
-            if getattr(function, "canonical_path", "") == "toolcast.helpers.lazy_dataclasses.dataclass":
+            if getattr(function, "canonical_path", "") == "toolcast.lazy.lazy_dataclasses.dataclass":
                 standard = ExprName("dataclasses.dataclass")
                 decorator.value = ExprCall(standard, value.arguments) if isinstance(value, ExprCall) else standard

@@ -29,13 +29,13 @@ GOAL = 0.9
 RESULTS = ROOT / "docs" / "mutation.json"
 PERMISSIONS = "tests/agents/permissions"
 TARGETS = {
-    "accumulator.py": ("tests/values/test_accumulator.py",),
-    "retries.py": (
+    "values/accumulator.py": ("tests/values/test_accumulator.py",),
+    "values/retries.py": (
         "tests/values/test_retries.py",
         "tests/llms/http/test_http_exchange.py",
         "tests/llms/test_call_report.py",
     ),
-    "states.py": ("tests/values/test_states.py",),
+    "values/states.py": ("tests/values/test_states.py",),
     "agents/engine/compaction.py": ("tests/agents/engine/test_compaction.py",),
     "agents/engine/turn_loop.py": (
         *("tests/agents/engine/test_turn_loop.py", "tests/agents/engine/test_engine.py"),

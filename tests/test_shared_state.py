@@ -24,7 +24,6 @@ from toolcast.agents.engine.conversation import Conversation
 from toolcast.chat.chat_context import NOTHING_STREAMED, Streamed
 from toolcast.errors import BadRequest
 from toolcast.events import TextDelta
-from toolcast.helpers.text_buffer import JOIN_THRESHOLD, TextBuffer
 from toolcast.messages import ImagePart, ToolResultPart, assistant
 from toolcast.parsing.partial_instances import partial_class
 from toolcast.providers.base import RequestInput
@@ -33,6 +32,7 @@ from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.http_adapter import cache_by_options
 from toolcast.stores import MemoryStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.text.text_buffer import JOIN_THRESHOLD, TextBuffer
 from toolcast.values.hooks import collect_hooks
 from toolcast.values.http_request import HTTPRequest
 from toolcast.values.tool_spec import ToolSpec

@@ -22,10 +22,9 @@ The packages, from the top layer down; each imports only from the ones below it:
     async_support   async code without an event loop, shielding, threads, background jobs
     providers       request encoding and response decoding, without I/O
     parsing         incremental and lenient JSON, partial Pydantic objects
-    stemming        words and their stems
-
-Modules at the top level contain the values and pure functions that all packages share: errors, messages, events,
-settings.
+    values          frozen values that all packages share: usage, settings, turns, hooks, credentials. Beside them
+                    errors, messages and events, which are public
+    text, lazy      text for people and programs; names and dataclasses that are made on first use
 
 A model, a prompt and a Pydantic model give typed objects, complete or partial:
 
@@ -132,13 +131,13 @@ if TYPE_CHECKING:
     from .values.turn import Turn as Turn
     from .values.usage import Budget as Budget, Usage as Usage
 else:
-    from .helpers.lazy_exports import lazy_exports
+    from .lazy.lazy_exports import lazy_exports
 
     _public_name, __dir__ = lazy_exports(__name__)
 
     def __getattr__(name: str) -> Any:
         if name == "__compiled__":  # one module answers for all; this one imports nothing else
-            return not str(import_module("toolcast.helpers.text_buffer").__file__).endswith(".py")
+            return not str(import_module("toolcast.text.text_buffer").__file__).endswith(".py")
         return _public_name(name)
 
 

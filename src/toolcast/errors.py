@@ -37,7 +37,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from .helpers.lazy_dataclasses import dataclass
+from .lazy.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import pydantic
@@ -122,7 +122,7 @@ class ToolcastError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints in place of a traceback: the message, and the caller's own frames."""
-        from .helpers.short_tracebacks import render
+        from .text.short_tracebacks import render
 
         return render(self, self._traceback_head(), self._traceback_hints())
 

@@ -16,9 +16,9 @@ from typing import Any, Generic, Literal, TypeAlias
 from typing_extensions import TypeVar
 
 from .errors import CallError
-from .helpers.json_text import json_text
-from .helpers.lazy_dataclasses import dataclass
+from .lazy.lazy_dataclasses import dataclass
 from .messages import ImagePart, Message, ServerToolPart
+from .text.json_text import json_text
 from .values.answer_details import SafetyRating, TokenLogprob, describe_ratings
 from .values.approvals import PermissionRequest
 from .values.citations import Citation, Grounding

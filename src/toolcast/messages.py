@@ -15,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from .helpers.json_text import json_text
-from .helpers.lazy_dataclasses import dataclass
-from .helpers.option_types import require
+from .lazy.lazy_dataclasses import dataclass
+from .text.json_text import json_text
 from .values.citations import Citation, shifted
+from .values.option_types import require
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

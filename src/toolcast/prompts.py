@@ -25,8 +25,7 @@ from typing import Any, TypeAlias, TypeGuard, cast, get_args
 from pydantic_core import PydanticSerializationError
 
 from .errors import PromptError
-from .helpers.json_text import json_text
-from .helpers.lazy_dataclasses import dataclass
+from .lazy.lazy_dataclasses import dataclass
 from .messages import (
     TAKEN,
     AudioPart,
@@ -43,6 +42,7 @@ from .messages import (
     VideoPart,
     tool_result,
 )
+from .text.json_text import json_text
 from .values.message_dicts import is_message_dict, message_from_dict
 from .values.tool_spec import legal_name
 

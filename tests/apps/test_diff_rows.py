@@ -9,7 +9,7 @@ from hypothesis import example, given, strategies as st
 
 from toolcast.apps import diff_rows
 from toolcast.apps.diff_rows import LONGEST_TEXT, DiffRow, TextDiff, diff_texts
-from toolcast.helpers.terminal_text import exposed
+from toolcast.text.terminal_text import exposed
 
 LINES = st.lists(st.sampled_from(["", "a", "b", "  a b", "the cat sat", "the dog sat", "}", "x\u200by", "\ud83d"]))
 TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, LINES, st.sampled_from(["", "\n"])) | st.text(

@@ -11,7 +11,7 @@ import pytest
 
 from browser.held_llm import HeldLLM
 from browser.served import served
-from toolcast.helpers.terminal_text import exposed
+from toolcast.text.terminal_text import exposed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

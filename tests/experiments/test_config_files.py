@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from experiments.test_config import USUAL
 from hypothesis import given, strategies as st
 
+from experiments.test_experiment_config import USUAL
 from support.process import Process
 from toolcast.experiments.config_errors import ConfigError, ConfigFileNotFound, MissingField, WrongType, WrongValue
 from toolcast.experiments.config_files import _json_lines, load_config, read_mapping

@@ -10,8 +10,8 @@ from typing import Any
 
 import anyio
 import pytest
-from experiments.test_config import USUAL
 
+from experiments.test_experiment_config import USUAL
 from support.loopback import CLOSE, RESET, head, whole
 from support.ollama_server import OllamaServer
 from support.sync_and_async import API

@@ -15,15 +15,18 @@ from toolcast.llms.local.weights import WEIGHTS
 
 # (module, function) -> whose code it is.
 EXECUTES = {
-    ("option_suggestions", "home_of"): "the public packages, for an error",
-    ("lazy_exports", "lazy_exports.get_attribute"): "the modules of the calling package, by the names in its imports",
-    ("lazy_exports", "lazy_exports.modules"): "the calling package once more, to note its imports",
-    ("serve.server", "chosen_protocols"): "the modules of the package, by the names in its table",
+    ("values.option_suggestions", "home_of"): "the public packages, for an error",
+    (
+        "lazy.lazy_exports",
+        "lazy_exports.get_attribute",
+    ): "the modules of its caller, by the names in its imports",
+    ("lazy.lazy_exports", "lazy_exports.modules"): "the calling package once more, to note its imports",
+    ("serve.routes", "chosen_protocols"): "the modules of the package, by the names in its table",
     ("apps.command_parser", "CommandParser.load_module"): "the library's own modules, by a name in its table",
     ("llms.named_llms", "llm"): "the modules of the package, by the names in its table",
     ("llms.embeddings.offline", "_quietly_imported"): "packages by the names in the library",
-    ("experiments.grids.workers", "_Worker.__init__"): "a child of this program, with a job of its own",
-    ("experiments.grids.workers", "_run_job"): "the job that the parent wrote to the pipe",
+    ("experiments.grids.grid_workers", "_Worker.__init__"): "a child of this program, with a job of its own",
+    ("experiments.grids.grid_workers", "_run_job"): "the job that the parent wrote to the pipe",
     ("apps.output_type_argument", "_import_type"): "the module that the user names as MODULE:CLASS",
     ("apps.repl.clipboard", "_fed"): "the clipboard's program, from a table, with arguments of the library's",
     ("apps.repl.clipboard", "_output_of"): "the clipboard's program, from a table, with arguments of the library's",
@@ -31,7 +34,10 @@ EXECUTES = {
     ("apps.repl.tool_files", "_run"): "the file that the user names with --tools",
     ("apps.repl.repl", "Repl._run_shell"): "the command that the person at the terminal typed",
     ("toolbox.shell_command", "Shell._started"): "the tool for commands, which asks for approval",
-    ("lazy_dataclasses", "_compiled_init"): "names of fields in the source of a class, as the standard library does",
+    (
+        "lazy.lazy_dataclasses",
+        "_compiled_init",
+    ): "names of fields in the source of a class, as the standard library does",
     ("apps.pull_command", "_tried"): "this program, with a model file whose header was read",
     ("transport.httpx_network", "_HTTPXClients._imported"): "httpx or its fork, by their two names",
     ("llms.local.weights", "_run"): "pip or uv, with arguments of the library's",

@@ -15,8 +15,8 @@ import toolcast
 from project.source import ROOT, SRC
 
 WORDS = {
-    "toolcast/stemming/stop_words.txt",
-    "toolcast/stemming/synonyms.txt",
+    "toolcast/text/stemming/stop_words.txt",
+    "toolcast/text/stemming/synonyms.txt",
     "toolcast/llms/embeddings/common_words.txt",
 }
 
@@ -92,7 +92,7 @@ import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import toolcast
 assert toolcast.__file__.startswith({str(tmp_path)!r}), toolcast.__file__
-from toolcast.helpers.stemming.stems import synonyms, stems
+from toolcast.text.stemming.stems import synonyms, stems
 from toolcast.llms.embeddings.offline import is_common
 from toolcast.experiments.report.html import render
 assert "color-scheme" in render("style.css", {{}})

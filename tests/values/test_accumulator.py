@@ -22,9 +22,9 @@ from toolcast.events import (
     ToolCallStart,
     UsageReport,
 )
-from toolcast.helpers.text_buffer import JOIN_THRESHOLD, TextBuffer
 from toolcast.llms import Accumulator
 from toolcast.messages import AudioPart, ImagePart, TextPart, ThinkingPart
+from toolcast.text.text_buffer import JOIN_THRESHOLD, TextBuffer
 
 
 def folded(*events: Event) -> ChatResponse:

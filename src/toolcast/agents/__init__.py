@@ -32,6 +32,6 @@ if TYPE_CHECKING:
         ToolSearch as ToolSearch,
     )
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

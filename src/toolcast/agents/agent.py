@@ -10,10 +10,10 @@ from typing import Any, Generic, Protocol, TypeAlias, overload
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
-from ..helpers.reprs import safe_repr
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.request import Messages, as_messages
 from ..stores.store import Store
+from ..text.reprs import safe_repr
 from ..tools.callable_tool import CallableTool, ToolFunction, as_tools, output_tools
 from ..values.option_suggestions import refuse_attributes, refuse_unknown
 from ..values.server_tools import ServerTool

@@ -8,6 +8,6 @@ if TYPE_CHECKING:
     from .cli import main as main
     from .web import make_app as make_app
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

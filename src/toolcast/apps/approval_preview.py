@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, TypeAlias
 from ..agents.permissions.permissions import Permissions, ToolTraits, no_rule_text
 from ..agents.permissions.protected_paths import protected_name
 from ..errors import TryAgain
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.terminal_text import exposed
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.terminal_text import exposed
 from ..toolbox.file_access import edit_text
 from ..toolbox.file_text import FileText, text_in
 from ..toolbox.sandbox_paths import SandboxPath, SandboxRoot

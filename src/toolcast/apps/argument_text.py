@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple, cast
 
 from ..errors import ToolcastError
-from ..helpers.terminal_text import exposed
+from ..text.terminal_text import exposed
 
 LONGEST_VALUE: Final = 200
 """Characters of one value in a summary."""

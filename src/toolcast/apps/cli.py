@@ -18,13 +18,13 @@ from contextlib import suppress
 from importlib.metadata import version
 
 from ..errors import ToolcastError
-from ..helpers.terminal_text import visible
+from ..text.terminal_text import visible
 from .command_parser import CommandParser, CommandRow
 from .output import command_line_text
 
 _COMMANDS: Mapping[str, CommandRow] = {
     "chat": CommandRow(".chat_command", "Chat with a model, at a terminal or in a pipe."),
-    "web": CommandRow(".web.web_command", "Chat with a model in the browser; prints the address of the page."),
+    "web": CommandRow(".web_command", "Chat with a model in the browser; prints the address of the page."),
     "get": CommandRow(".get_command", "Extract JSON from a text, by a schema in one line."),
     "map": CommandRow(".map_command", "Make one structured call for each row of a file, with a budget and resumption."),
     "demo": CommandRow(".demo_command", "See structured calls of a small model in this process, with their code."),

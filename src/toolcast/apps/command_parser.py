@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
-from ..helpers.terminal_text import visible
+from ..text.terminal_text import visible
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, _ArgumentGroup  # pyright: ignore[reportPrivateUsage]  # a group has no other

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import ToolcastError, UnsupportedLLMError
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from .command_parser import suggestion
 
 

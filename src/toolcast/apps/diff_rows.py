@@ -18,8 +18,8 @@ from difflib import SequenceMatcher
 from itertools import islice, pairwise
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.terminal_text import exposed
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.terminal_text import exposed
 
 MOST_ROWS: Final = 5_000
 """Rows of one diff."""

@@ -19,9 +19,9 @@ from urllib.parse import unquote, urlsplit
 
 from ..agents.permissions.protected_paths import protected_name, resolved_path
 from ..errors import ToolcastError
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import ImagePart, Message, TextPart, user
+from ..text.json_text import json_text
 from ..values.capabilities import LLMMetadata
 
 TEXT_LIMIT: Final = 256 * 1024

@@ -30,13 +30,13 @@ from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
 
 from ..errors import ToolcastError
-from ..helpers.live_display import can_redraw
-from ..helpers.terminal_text import visible
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.local.llama_cpp import LlamaCpp
 from ..messages import ImagePart, user
 from ..prompts import ChatPromptTemplate, PromptTemplate
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..text.live_display import can_redraw
+from ..text.terminal_text import visible
 from ..values.settings import Settings
 from .api_keys import choose_llm
 from .call_log import logged_call

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from ..agents.engine.session_state import SessionState, fold, read_details
 from ..errors import ToolcastError
-from ..helpers.json_text import json_text
 from ..messages import (
     AudioPart,
     CachePoint,
@@ -32,6 +31,7 @@ from ..messages import (
     describe_media,
 )
 from ..stores.sqlite_store import SQLiteStore
+from ..text.json_text import json_text
 from ..values.citations import describe_citation
 from .call_log import GET_MODE
 from .command_parser import positive_int

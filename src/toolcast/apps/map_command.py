@@ -34,11 +34,11 @@ from ..batch.job_errors import JobStopped
 from ..batch.job_options import JobOptions, Via
 from ..batch.result_files import JSONLinesFile, outcome_json
 from ..errors import ToolcastError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.terminal_text import visible
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..prompts import RESERVED, PromptTemplate
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..text.terminal_text import visible
 from ..values.usage import NO_USAGE, Budget, Usage
 from .api_keys import choose_llm
 from .command_parser import CommandParser, add_model_options, positive_int, positive_number, suggestion

@@ -19,9 +19,9 @@ from typing import Any, Final, cast
 from urllib.parse import urljoin
 
 from ..errors import LLMError, NotFound, ToolcastError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.terminal_text import visible
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.local.gguf import MAGIC
+from ..text.terminal_text import visible
 from ..toolbox.public_addresses import Target, target
 from ..toolbox.public_http import REDIRECTS, PublicHTTP
 from ..transport.network import Response

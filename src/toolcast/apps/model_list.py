@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 from ..async_support import sync_driver
 from ..errors import AuthFailed, ConnectFailed, LLMError, MalformedEvent, NotFound, ToolcastError, UnsupportedLLMError
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.client import client_of
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.http.service import service_of

@@ -18,12 +18,12 @@ from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from ..helpers.terminal_text import visible
 from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.local.pulled import find_pulled, pulled_models
 from ..llms.local.weights import WEIGHTS
 from ..llms.named_llms import providers
 from ..providers.model_features import all_capabilities, family_text, model_capabilities, model_family
+from ..text.terminal_text import visible
 from ..values.capabilities import Capabilities
 from ..values.prices import Prices, has_price_list, listed_models, listed_prices
 from .output import command_line_text, fitted_table

@@ -24,7 +24,6 @@ from typing import Final, TextIO
 from urllib.parse import unquote, urlsplit
 
 from ..errors import NotFound, ToolcastError
-from ..helpers.terminal_text import visible
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.local.gguf import GGUFHeader, read_header
 from ..llms.local.llama_cpp import LlamaCpp
@@ -40,6 +39,7 @@ from ..llms.local.pulled import (
 )
 from ..llms.local.weights import WEIGHTS, file_lock, pull
 from ..llms.named_llms import providers
+from ..text.terminal_text import visible
 from ..values.capabilities import Progress
 from .command_parser import positive_number, suggestion
 

@@ -26,7 +26,7 @@ from ..agents.engine.history import unanswered_calls
 from ..agents.engine.session_state import SessionState, fold, opened_record, read_details
 from ..async_support.closing import Closing
 from ..errors import ToolcastError
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, TextPart
 from ..stores.sqlite_files import Layout, SQLiteFile
 from ..stores.sqlite_store import SQLiteStore

@@ -16,8 +16,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from ..errors import ToolcastError
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import (
     AudioPart,
     CachePoint,
@@ -30,6 +29,7 @@ from ..messages import (
     ToolResultPart,
     describe_media,
 )
+from ..text.json_text import json_text
 from ..values.citations import describe_citation
 from .file_mentions import file_part
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Event, Thread
 from typing import Final, Self, TextIO, TypeVar
 
-from ..helpers.live_display import can_encode, can_redraw
+from ..text.live_display import can_encode, can_redraw
 from .output import fit
 
 T = TypeVar("T")

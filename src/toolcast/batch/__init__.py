@@ -61,6 +61,6 @@ if TYPE_CHECKING:
     from .review import review_page as review_page, write_review as write_review
     from .row_functions import RowFunction as RowFunction, RowOptions as RowOptions, row_function as row_function
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -28,14 +28,14 @@ from typing import Any, ClassVar, Final, cast
 from zlib import crc32
 
 from ..errors import SessionLocked, ToolcastError, error_to_dict
-from ..helpers.json_text import replace_surrogates
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.client import client_of
 from ..prompts import ChatPromptTemplate, PromptTemplate
 from ..stores.locks import claim_file
 from ..stores.sqlite_files import Layout, SQLiteBacked, SQLiteFile
 from ..stores.store import SessionLease, wrap_os_errors
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..text.json_text import replace_surrogates
 from ..values.prices import StoredCost
 from ..values.settings import Settings
 from ..values.usage import NO_USAGE, TOKENS, Usage

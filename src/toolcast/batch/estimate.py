@@ -14,7 +14,7 @@ from math import sqrt
 from statistics import mean, stdev
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.html_repr import html_of, table
 from .outcome import Outcome, OutcomeList
 from .progress.progress_text import duration, money, number

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import sqrt
 from typing import Any, TypeAlias, cast
 
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.terminal_text import visible
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.json_text import json_text
+from ..text.terminal_text import visible
 from ..values.html_repr import grid
 from .metrics import MISSING, Metric, as_data, compare, exact, field_value
 from .outcome import Outcome

@@ -24,7 +24,7 @@ from typing import IO, Any, Final, cast
 
 from pydantic_core import from_json
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from .arrow_schemas import import_pyarrow
 from .job_errors import JobError
 

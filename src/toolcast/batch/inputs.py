@@ -15,7 +15,7 @@ from os import PathLike
 from typing import Any, TypeAlias, cast
 
 from ..errors import PromptError
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..prompts import input_values
 from .input_files import BadRow, FileRows, read_file
 from .job_errors import JobError

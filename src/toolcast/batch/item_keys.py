@@ -29,7 +29,7 @@ from weakref import finalize
 from pydantic import BaseModel
 
 from ..async_support.closing import Closing
-from ..helpers.json_text import replace_surrogates
+from ..text.json_text import replace_surrogates
 from ..values.usage import NO_USAGE
 from .inputs import InputRow
 from .job_errors import JobError

@@ -11,11 +11,11 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, get_args
 
 from typing_extensions import Unpack
 
-from ..helpers.option_types import require_number
-from ..helpers.reprs import safe_repr
 from ..llms.defaults import replacement
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..text.reprs import safe_repr
 from ..values.option_suggestions import refuse_unknown
+from ..values.option_types import require_number
 from .estimate import SAMPLE, Estimate
 from .input_files import FileRows
 from .inputs import Inputs, length_of, open_inputs, spread

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.option_types import require, require_callable, require_flag, require_limit, require_optional
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.option_suggestions import refuse_unknown
+from ..values.option_types import require, require_callable, require_flag, require_limit, require_optional
 from ..values.usage import Budget
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 from ..errors import AuthFailed, ConnectFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..values.usage import NO_USAGE, Usage
-from . import job_run
 from .checkpoint import Checkpoint
 from .inputs import InputRow, read_row
 from .item_keys import EqualInputs, ItemKeys, copied
@@ -147,7 +146,7 @@ class JobRun(Generic[T]):
         self.progress: JobProgress = JobProgress(activity)
         display = choose_display(plan.progress)
         self.reporter: ProgressReporter = ProgressReporter(self.progress, display, now)
-        self.interrupt: job_run.Interrupt | None = None
+        self.interrupt: Interrupt | None = None
         self.end_requests: Callable[[], None] = lambda: None
         # The sums of a progress that nothing shows are not made: the first cost loads the list of all prices.
         self._counts = display is not None
@@ -178,12 +177,12 @@ class JobRun(Generic[T]):
             self.progress.begin(self._total, self._now())
             self.reporter.start()
             if self.interrupt is not None:
-                job_run.watch(self.interrupt)
+                watch(self.interrupt)
 
     def close(self) -> None:
         """End the job, after its driver."""
         if self.interrupt is not None:
-            job_run.unwatch(self.interrupt)
+            unwatch(self.interrupt)
         self.progress.end(self._now())
         self.reporter.stop()
         self._keys.close()

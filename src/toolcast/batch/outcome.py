@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.json_text import json_text
 from ..values.html_repr import grid, table
 from ..values.plain_data import to_plain
 from ..values.usage import NO_USAGE, Usage, sum_usages

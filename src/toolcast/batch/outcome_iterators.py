@@ -12,8 +12,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..async_support import sync_driver
 from ..async_support.closing import AsyncClosing, Closing, Uncopyable
-from ..helpers.live_display import Frame, LiveDisplay, find_notebook
-from ..helpers.reprs import safe_repr
+from ..text.live_display import Frame, LiveDisplay, find_notebook
+from ..text.reprs import safe_repr
 from ..values.html_repr import html_of
 from .job_run import JobRun
 from .outcome import Outcome, OutcomeList

@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, cast
 
 from typing_extensions import Unpack
 
-from ..helpers.option_types import require_limit
-from ..helpers.reprs import safe_repr
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..text.reprs import safe_repr
 from ..values.option_suggestions import refuse_unknown
+from ..values.option_types import require_limit
 from .inputs import require_columns
 from .job_options import JobPlan
 from .live_driver import live_job

@@ -32,10 +32,10 @@ import pydantic
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from ..errors import error_to_dict
-from ..helpers.json_text import json_text, replace_surrogates
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..prompts import field_names
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..text.json_text import json_text, replace_surrogates
 from ..values.html_repr import table
 from ..values.plain_data import to_plain
 from ..values.usage import NO_USAGE, Usage

@@ -9,8 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from ..helpers.json_text import json_text
-from ..helpers.terminal_text import visible
+from ..text.json_text import json_text
+from ..text.terminal_text import visible
 from ..values.plain_data import to_plain
 from .outcome import Outcome
 

@@ -11,11 +11,11 @@ from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, cast
 
 from typing_extensions import Unpack
 
-from ..helpers.option_types import require_callable
 from ..llms.client import client_of
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..values.option_suggestions import refuse_unknown
+from ..values.option_types import require_callable
 from .inputs import require_columns
 from .job_errors import JobError
 from .outcome import Outcome

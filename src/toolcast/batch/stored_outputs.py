@@ -13,8 +13,8 @@ from typing import Any
 
 import pydantic
 
-from ..helpers.json_text import json_text
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..text.json_text import json_text
 from ..tools.callable_tool import CallableTool
 from .job_errors import CheckpointError
 

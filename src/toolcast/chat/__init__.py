@@ -9,6 +9,6 @@ if TYPE_CHECKING:
     from .machine import AsyncChatMachine as AsyncChatMachine, ChatChange as ChatChange, ChatMachine as ChatMachine
     from .machine_types import chat_machine_config as chat_machine_config, chat_machine_types as chat_machine_types
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

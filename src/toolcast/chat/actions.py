@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias, cast
 from ..agents.engine.history import CUT_OFF, SUPERSEDED, has_content, unanswered_calls
 from ..agents.permissions.call_decisions import denial_text
 from ..events import TextDelta
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from ..providers.content_parts import CallIds, valid_arguments
 from ..values.approvals import ApprovalDecision, PermissionRequest

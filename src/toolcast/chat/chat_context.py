@@ -23,7 +23,7 @@ from ..events import (
     ToolCallStart,
     server_tool_use,
 )
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import AudioPart, ImagePart, Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
 from ..values.accumulator import Accumulator
 from ..values.approvals import ApprovalDecision, PermissionRequest

@@ -23,7 +23,7 @@ from ..events import (
     TextCitation,
     UsageReport,
 )
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import (
     AudioPart,
     DocumentPart,

@@ -26,11 +26,11 @@ from ..async_support.interruptible import Interrupted
 from ..async_support.shielding import current_loop
 from ..async_support.waiters import Waiters
 from ..errors import IllegalState, ToolcastError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.option_types import require_callable
-from ..helpers.reprs import safe_repr
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.named_llms import llm
+from ..text.reprs import safe_repr
+from ..values.option_types import require_callable
 from .actions import Effect, Order
 from .chat_context import STATES, ChatContext, ChatState, as_interrupted, differences, read_snapshot
 from .effects import FAILURE_EVENTS, Configure, EngineStages, Perform, StageTask, chat_config, is_loop_ending

@@ -63,6 +63,6 @@ if TYPE_CHECKING:
     from .similarity import Similarity as Similarity, SimilarityMonitor as SimilarityMonitor
     from .telegram import TelegramOperator as TelegramOperator
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -16,9 +16,9 @@ import re
 import sqlite3
 from typing import ClassVar, Final
 
-from ..helpers.json_text import replace_surrogates
-from ..helpers.reprs import safe_repr
 from ..stores.sqlite_files import Layout, SQLiteBacked, SQLiteFile
+from ..text.json_text import replace_surrogates
+from ..text.reprs import safe_repr
 from .experiment_config import MemoryLimits
 
 _LAYOUT: Final = Layout(

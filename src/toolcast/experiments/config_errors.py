@@ -28,8 +28,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ToolcastError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.terminal_text import visible
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.terminal_text import visible
 
 Place: TypeAlias = tuple[str | int, ...]
 """The path of keys to a value."""

@@ -26,14 +26,14 @@ from typing import Any, Final
 
 from ..async_support import sync_driver
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.reprs import safe_repr
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.client import client_of
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
 from ..parsing.thoughts import without_thoughts
 from ..providers.content_parts import CallIds
+from ..text.reprs import safe_repr
 from ..tools.callable_tool import CallableTool
 from ..tools.execution import read_call
 from ..tools.tool_context import ToolContext

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..helpers.reprs import safe_repr
 from ..llms.embeddings.embed import embed, embedding_providers
 from ..llms.embeddings.offline import (
     LONGEST,
@@ -21,6 +20,7 @@ from ..llms.embeddings.offline import (
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.http_llm import LLMOptions
 from ..llms.named_llms import llm as make_llm
+from ..text.reprs import safe_repr
 from ..transport.network import Network
 from ..values.settings import Settings, Timeouts
 

@@ -37,10 +37,10 @@ from pydantic_core import to_json
 
 from ..async_support.closing import Closing
 from ..errors import SessionLocked, ToolcastError
-from ..helpers.json_text import replace_surrogates
-from ..helpers.reprs import safe_repr
 from ..stores.locks import claim_file
 from ..stores.store import SessionLease
+from ..text.json_text import replace_surrogates
+from ..text.reprs import safe_repr
 from .log_events import EventType, LogEvent
 from .log_reading import BOM, LogError, LogMissing, event_of, lines_of, read_log
 

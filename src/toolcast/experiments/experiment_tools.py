@@ -1,9 +1,9 @@
 """The six tools of an experiment's agent: five for its memory, one to contact its operator.
 
 All arguments are required texts. If a model sends a number or an object as a text, its JSON is stored; a key or a
-pattern is a text or a plain value. The results are defined in agent_memory.py. The memory is called directly, in an event
-loop too: that takes less time than a thread would. The operator may take minutes: under an event loop it is asked in a
-thread, and a cancelled call does not wait for it.
+pattern is a text or a plain value. The results are defined in agent_memory.py. The memory is called directly, in an
+event loop too: that takes less time than a thread would. The operator may take minutes: under an event loop it is asked
+in a thread, and a cancelled call does not wait for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field
 
 from ..async_support.background_jobs import start_job
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool
 from ..tools.tool_context import ToolContext
 from ..transport.cancel_handle import CancelHandle

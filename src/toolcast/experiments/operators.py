@@ -29,8 +29,8 @@ from time import monotonic
 from typing import Final, Protocol, TextIO
 
 from ..async_support.background_jobs import BackgroundJob, start_job
-from ..helpers.reprs import safe_repr
-from ..helpers.terminal_text import visible
+from ..text.reprs import safe_repr
+from ..text.terminal_text import visible
 from ..transport.cancel_handle import current_handle
 
 _SLICE: Final = 0.1  # seconds until a broken line is noticed

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, ClassVar, Final, Literal, cast
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart, tool_result, user
 from ..values.message_dicts import message_from_dict
 from .log_events import EndedBy, LogEvent, RunStatus

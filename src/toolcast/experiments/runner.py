@@ -15,12 +15,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..errors import ToolcastError
-from ..helpers.reprs import safe_repr
 from ..llms.client import client_of
 from ..llms.embeddings.offline import Embedder
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.request import Tools
 from ..messages import Message
+from ..text.reprs import safe_repr
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.tool_results import error_text
 from ..values.capabilities import Progress

@@ -22,9 +22,9 @@ from math import hypot, isfinite
 from operator import mul
 from typing import Any, Final, Literal, TypeAlias
 
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.reprs import safe_repr
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.embeddings.offline import Embedder, Vector
+from ..text.reprs import safe_repr
 from ..tools.tool_results import error_text
 
 logger: Final = logging.getLogger("toolcast")

@@ -21,8 +21,8 @@ from threading import Lock
 from typing import Any, Final, cast
 
 from ..errors import LLMError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.reprs import safe_repr
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.reprs import safe_repr
 from ..transport.cancel_handle import current_handle
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import Clock, Network, SystemClock, open_response, read_body

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ..helpers.terminal_text import visible
+from ..text.terminal_text import visible
 from .config_errors import ConfigError, ConfigProblem, ConfigSource, Place, WrongValue, error_of, problem_at, shortened
 
 

@@ -26,6 +26,6 @@ if TYPE_CHECKING:
     from .wrappers.redacted_llm import RedactedLLM as RedactedLLM
     from .wrappers.wrapper_llm import Next as Next, WrapperLLM as WrapperLLM
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..errors import Attempt, CallError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.terminal_text import visible
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, Part
+from ..text.terminal_text import visible
 from ..values.hooks import NamedSpec
 from ..values.plain_data import hide_content
 from ..values.retries import wait_reason

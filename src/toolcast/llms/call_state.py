@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..async_support.exception_groups import collapse_groups
 from ..errors import Attempt, CallError, LLMError, StreamTruncated
 from ..events import ChatResponse, Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message
 from ..providers.content_parts import CallIds
 from ..transport.network import IOBackend

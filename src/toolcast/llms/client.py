@@ -1,9 +1,9 @@
 """`LLMClient`: the calls of an LLM, as the library makes them. `client_of(llm)` returns one, for each use.
 
-`FunctionCallingLLM` (function_calling_llm.py) has what its users call, and its subclasses may have any names of their own. All else
-that the library does with an LLM is here: its requests, with settings and prices; the output mode; the events of a
-response; the state and the report of a call. A custom LLM implements `metadata` and `_events` for it. The library's own
-LLMs have clients of their own, where they differ.
+`FunctionCallingLLM` (function_calling_llm.py) has what its users call, and its subclasses may have any names of their
+own. All else that the library does with an LLM is here: its requests, with settings and prices; the output mode; the
+events of a response; the state and the report of a call. A custom LLM implements `metadata` and `_events` for it. The
+library's own LLMs have clients of their own, where they differ.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from ..async_support.context_blocks import ContextBlocks
-from ..helpers.reprs import safe_repr
+from ..text.reprs import safe_repr
 from ..tools.tool_options import ToolErrors, check_tool_errors
 
 if TYPE_CHECKING:

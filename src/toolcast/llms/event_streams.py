@@ -14,13 +14,13 @@ from ..async_support import sync_driver
 from ..async_support.closing import AsyncClosing, Closing, Uncopyable
 from ..errors import CallError, LLMError, StreamBusy, StreamClosed
 from ..events import ChatResponse, Event
-from ..helpers.reprs import safe_repr
+from ..text.reprs import safe_repr
 from ..values.accumulator import Accumulator
 from ..values.usage import Usage
 from .call_state import CallState, ResponseEvents
 
 if TYPE_CHECKING:
-    from ..helpers.live_display import Frame, LiveDisplay
+    from ..text.live_display import Frame, LiveDisplay
 
 
 class _EventState(Uncopyable):
@@ -74,12 +74,12 @@ class _EventState(Uncopyable):
         return html_of(self.response)
 
     def _display(self) -> LiveDisplay:
-        from ..helpers.live_display import LiveDisplay, find_surface  # most streams are not shown
+        from ..text.live_display import LiveDisplay, find_surface  # most streams are not shown
 
         return LiveDisplay(self._frame, self._call.now, find_surface())
 
     def _frame(self) -> Frame:
-        from ..helpers.live_display import Frame
+        from ..text.live_display import Frame
 
         response = self.response
         calls = [f"{call.name}: called" for call in response.message.tool_calls]

@@ -21,8 +21,7 @@ from ..async_support import sync_driver
 from ..async_support.closing import AsyncClosing, Closing
 from ..errors import MissingOutputError, NoToolCallError
 from ..events import ChatResponse, Event
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.option_types import require_optional, require_text
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.execution import run_tools
@@ -32,6 +31,7 @@ from ..values.capabilities import LLMMetadata, Progress
 from ..values.hooks import Hooks, as_hooks
 from ..values.http_request import HTTPRequest
 from ..values.option_suggestions import refuse_attributes, refuse_unknown
+from ..values.option_types import require_optional, require_text
 from ..values.output_mode import OutputMode
 from ..values.prices import Prices
 from ..values.settings import Settings

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, cast
 from typing_extensions import TypeVar, Unpack
 
 from ..errors import AuthFailed, BadRequest, ToolcastError
-from ..helpers.option_types import require, require_callable, require_flag
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.tool_calls.json_calls import JSONTextDecoder
 from ..providers.tool_calls.prompted_calls import PromptedCalls
@@ -30,6 +29,7 @@ from ..values.credentials import Secret, SecretURL, missing_api_key, protect_hea
 from ..values.hooks import Hooks
 from ..values.http_request import HTTPRequest, is_at
 from ..values.option_suggestions import refuse_unknown
+from ..values.option_types import require, require_callable, require_flag
 from ..values.output_mode import OutputMode, best_mode
 from ..values.prices import Prices
 from ..values.retries import RetryPolicy

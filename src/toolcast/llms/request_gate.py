@@ -18,7 +18,7 @@ from hashlib import blake2b
 from os import urandom
 from typing import Final, Protocol
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message
 from ..transport.network import IOBackend
 from ..values.credentials import Secret

@@ -6,7 +6,7 @@ import sys
 from typing import Literal, TypeAlias
 
 from ..errors import LLMError
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..providers.base import ProviderAdapter
 from ..providers.file_codec import Exchange
 from ..transport.transport_errors import scrub_exception

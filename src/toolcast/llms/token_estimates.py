@@ -18,7 +18,6 @@ from math import ceil
 from typing import Final
 
 from ..errors import ContextTooLong
-from ..helpers.json_text import json_text
 from ..messages import (
     AudioPart,
     CachePoint,
@@ -34,6 +33,7 @@ from ..messages import (
     ToolResultPart,
     VideoPart,
 )
+from ..text.json_text import json_text
 from ..values.capabilities import LLMMetadata
 from ..values.hooks import NamedSpec
 from ..values.settings import Settings

@@ -17,7 +17,7 @@ from typing import Any, Final
 from unicodedata import category
 
 from ..errors import BadRequest, MalformedEvent, NotFound, Timeout, UnsupportedLLMError
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import FileRef
 from ..providers.file_codec import BytesContent, FileCodec, StoredFile, UploadContent
 from ..providers.http_adapter import HTTPAdapter

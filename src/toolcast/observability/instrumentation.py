@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..helpers.option_types import require_optional
 from ..values.hooks import HookHandle, hooks
+from ..values.option_types import require_optional
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from pydantic_core import from_json
 
-from ..helpers.json_text import json_text
 from ..messages import (
     AudioPart,
     CachePoint,
@@ -24,6 +23,7 @@ from ..messages import (
     ToolResultPart,
     VideoPart,
 )
+from ..text.json_text import json_text
 from ..values.plain_data import hide_content
 from ..values.server_tools import ServerTool
 from ..values.tool_spec import ToolSpec

@@ -36,9 +36,9 @@ from opentelemetry.trace import (
 
 from ..errors import LLMError
 from ..events import ChatResponse
-from ..helpers.json_text import replace_surrogates
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
+from ..text.json_text import replace_surrogates
 from ..values.hooks import CallInfo, HookedTool, Hooks, RequestInfo
 from ..values.secret_patterns import mask_secrets
 from ..values.settings import Settings

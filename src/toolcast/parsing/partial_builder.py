@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
-from ..helpers.text_buffer import JOIN_THRESHOLD, SliceableText
+from ..text.text_buffer import JOIN_THRESHOLD, SliceableText
 from .container_stack import (
     Container,
     DictContainer,

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from pydantic_core import ValidationError
 
-from ..helpers.text_buffer import JOIN_THRESHOLD, TextBuffer
+from ..text.text_buffer import JOIN_THRESHOLD, TextBuffer
 from .container_stack import Container, LazyValues
 from .core_schemas import Done, NotNull
 from .json_stream import JSONStream, JSONStreamError

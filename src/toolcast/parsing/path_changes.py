@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, RootModel
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from .container_stack import Container
 from .core_schemas import LISTS, MAPPINGS
 from .missing import MISSING

@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic_core import ErrorDetails, ValidationError, from_json, to_jsonable_python
 
-from ..helpers.json_text import replace_surrogates
+from ..text.json_text import replace_surrogates
 from .json_stream import JSONStream, JSONStreamError, Path
 
 ONE_OF_SEVERAL = "took the value that fits"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..errors import LLMError
 from ..events import Event
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
 from ..values.http_request import HTTPRequest, HTTPResponse
 from ..values.output_mode import OutputMode

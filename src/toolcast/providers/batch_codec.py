@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from ..errors import LLMError, MalformedEvent, StreamTruncated
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.http_request import HTTPRequest, HTTPResponse
 from .file_codec import Exchange
 from .sse import JSONLines

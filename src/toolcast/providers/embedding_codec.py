@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from ..errors import BadRequest, MalformedEvent
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.http_request import HTTPRequest, HTTPResponse
 from .batch_codec import as_mapping, as_object
 

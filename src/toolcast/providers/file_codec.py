@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from ..errors import BadRequest
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.http_request import HTTPRequest, HTTPResponse
 
 _QUOTED: Final = {'"': "%22", "\r": "%0D", "\n": "%0A"}

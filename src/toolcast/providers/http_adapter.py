@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from ..errors import BadRequest, ContextTooLong, LLMError, MalformedEvent
-from ..helpers.json_text import finite, replace_surrogates
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import (
     AudioPart,
     DocumentPart,
@@ -38,6 +37,7 @@ from ..messages import (
     assistant,
     user,
 )
+from ..text.json_text import finite, replace_surrogates
 from ..values.credentials import Secret, SecretURL
 from ..values.http_request import HTTPRequest, build_request, is_at
 from ..values.settings import Settings

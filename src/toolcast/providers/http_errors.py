@@ -30,7 +30,7 @@ from ..errors import (
     RateLimited,
     ServerError,
 )
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.answer_details import SafetyRating, describe_ratings
 from ..values.credentials import Secret, mask
 from ..values.http_request import request_id

@@ -30,6 +30,6 @@ if TYPE_CHECKING:
     from .user_limits import RequestLimits as RequestLimits
     from .vercel import VercelProtocol as VercelProtocol
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -28,7 +28,7 @@ from ..events import (
     ToolProgress,
     ToolResult,
 )
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import AudioPart, DocumentPart, ImagePart, Message, Part, TextPart, VideoPart
 from ..structured.object_streams import ChangeFormat
 from ..values.approvals import ApprovalDecision, PermissionRequest

@@ -9,9 +9,9 @@ from typing_extensions import Unpack
 from ..agents.agent import Agent
 from ..agents.engine.engine import Engine
 from ..agents.sessions.session import Session
-from ..helpers.option_types import require_callable
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..values.option_suggestions import refuse_unknown
+from ..values.option_types import require_callable
 from .serve_options import ServeOptions, SessionFactory
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ..events import AgentEvent, Finish, Restarted, TextDelta, ThinkingDelta
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import AudioPart, ImagePart, Message, Part, TextPart
 from ..parsing.path_changes import PathChange
+from ..text.json_text import json_text
 from ..values.approvals import ApprovalDecision, PermissionRequest
 from ..values.plain_data import to_plain
 from ..values.turn import Turn

@@ -16,11 +16,11 @@ from typing import Any, Final, Protocol, runtime_checkable
 from typing_extensions import TypeIs
 
 from ..events import AgentEvent
-from ..helpers.json_text import finite, replace_surrogates
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message
 from ..parsing.path_changes import PathChange
 from ..structured.object_streams import ChangeFormat
+from ..text.json_text import finite, replace_surrogates
 from ..values.approvals import ApprovalDecision
 from ..values.turn import Turn
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import TextPart
 from ..values.usage import Budget, BudgetTracker, Usage
 from .protocol import PublicError, RunInput

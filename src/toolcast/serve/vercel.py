@@ -34,7 +34,7 @@ from ..events import (
     ToolResult,
     ToolStarted,
 )
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import ImagePart, Message, Part, TextPart
 from ..parsing.path_changes import PathChange, steps_of
 from ..values.approvals import Action, ApprovalDecision, PermissionRequest

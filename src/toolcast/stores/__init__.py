@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from .sqlite_store import SQLiteStore as SQLiteStore
     from .store import SessionLease as SessionLease, Store as Store
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import ToolcastError
-from ..helpers.reprs import safe_repr
+from ..text.reprs import safe_repr
 from .locks import claim_file, locked
 from .store import (
     SessionLease,

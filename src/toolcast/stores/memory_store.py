@@ -11,7 +11,7 @@ from functools import partial
 from os import getpid
 from typing import Any
 
-from ..helpers.reprs import safe_repr
+from ..text.reprs import safe_repr
 from .store import SessionLease, check_id, from_json_text, session_locked, to_record, to_record_text
 
 

@@ -24,8 +24,8 @@ from weakref import WeakValueDictionary, finalize
 
 from ..async_support.closing import Closing
 from ..errors import SessionLocked, ToolcastError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.reprs import safe_repr
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.reprs import safe_repr
 from .locks import claim_file
 from .store import wrap_os_errors
 

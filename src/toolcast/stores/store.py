@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol, Self, cast
 from weakref import finalize
 
 from ..errors import SessionLocked, ToolcastError
-from ..helpers.json_text import checksum, replace_surrogates
-from ..helpers.reprs import safe_repr
+from ..text.json_text import checksum, replace_surrogates
+from ..text.reprs import safe_repr
 
 
 class Store(Protocol):

@@ -28,12 +28,12 @@ from ..errors import (
     drop_general_advice,
 )
 from ..events import ChatResponse
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.call_report import Account
 from ..llms.call_state import CallState, read_response
 from ..llms.client import LLMClient
 from ..llms.request import ChatRequest, StoredResponse
+from ..text.json_text import json_text
 from ..tools.callable_tool import ParsedArguments
 from ..tools.execution import ValueJob, run_calls
 from ..transport.network import IOBackend

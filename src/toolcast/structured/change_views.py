@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
-from ..helpers.text_buffer import TextBuffer
 from ..parsing.container_stack import Container, ListContainer, ObjectContainer
 from ..parsing.missing import MISSING
 from ..parsing.path_changes import GROWN, SEALED, SET, PathChange, Record, public_path
+from ..text.text_buffer import TextBuffer
 from ..values.plain_data import to_plain
 
 PlainSteps = tuple[str | int, ...]

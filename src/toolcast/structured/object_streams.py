@@ -27,12 +27,12 @@ from ..async_support import sync_driver
 from ..async_support.closing import AsyncClosing, Closing, Uncopyable
 from ..errors import StreamBusy
 from ..events import ChatResponse, Event
-from ..helpers.reprs import safe_repr
 from ..parsing.path_changes import Path, PathChange
+from ..text.reprs import safe_repr
 from ..values.usage import Usage
 
 if TYPE_CHECKING:
-    from ..helpers.live_display import Frame, LiveDisplay
+    from ..text.live_display import Frame, LiveDisplay
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -130,7 +130,7 @@ class _ObjectState(Uncopyable, Generic[T]):
         return self._frame().html
 
     def _display(self) -> LiveDisplay:
-        from ..helpers.live_display import LiveDisplay, find_surface  # most streams are not shown
+        from ..text.live_display import LiveDisplay, find_surface  # most streams are not shown
 
         return LiveDisplay(self._frame, self._flow.now, find_surface())
 
@@ -143,8 +143,8 @@ class _ObjectState(Uncopyable, Generic[T]):
 
     def _frame(self) -> Frame:
         """Return the latest object as HTML and as text. Secrets in it are masked."""
-        from ..helpers.live_display import Frame, text_of
         from ..parsing.partial_instances import to_shown
+        from ..text.live_display import Frame, text_of
         from ..values.html_repr import table
 
         flow, shown = self._flow, to_shown(self._flow.item)

@@ -20,8 +20,7 @@ from typing_extensions import TypeForm, Unpack
 from ..async_support import sync_driver
 from ..errors import PromptError
 from ..events import ChatResponse
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.option_types import require, require_callable, require_flag, require_optional
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.call_state import CallState
 from ..llms.client import client_of
 from ..llms.function_calling_llm import FunctionCallingLLM
@@ -34,6 +33,7 @@ from ..values.accumulator import Accumulator
 from ..values.hooks import Hooks, as_hooks
 from ..values.http_request import HTTPRequest
 from ..values.option_suggestions import refuse_attributes, refuse_unknown
+from ..values.option_types import require, require_callable, require_flag, require_optional
 from ..values.output_mode import OutputMode
 from ..values.server_tools import ServerTool, split_tools
 from ..values.settings import Settings

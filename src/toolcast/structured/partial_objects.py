@@ -14,11 +14,11 @@ import pydantic
 from ..async_support.closing import Uncopyable
 from ..errors import ValidationError
 from ..events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
-from ..helpers.reprs import safe_repr
 from ..messages import ToolCallPart
 from ..parsing.missing import MISSING
 from ..parsing.partial_value import PartialValue
 from ..parsing.type_plan import plan_for
+from ..text.reprs import safe_repr
 from ..tools.callable_tool import CallableTool, output_tools
 
 _TEXT = "text"

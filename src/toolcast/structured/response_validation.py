@@ -29,7 +29,7 @@ from ..errors import (
     ValidationError,
 )
 from ..events import ChatResponse, TextDelta, ToolCallDelta, ToolCallStart
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import (
     CachePoint,
     Message,

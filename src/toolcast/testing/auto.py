@@ -10,11 +10,11 @@ from typing import Any, get_args
 import pydantic
 
 from ..errors import ToolcastError, TryAgain, ValidationError
-from ..helpers.json_text import json_text
-from ..helpers.option_types import require
 from ..messages import ToolCallPart
+from ..text.json_text import json_text
 from ..tools.callable_tool import CallableTool
 from ..values.hooks import Hooks
+from ..values.option_types import require
 from ..values.prices import Prices
 from ..values.settings import Settings
 from ..values.tool_spec import NamedTool

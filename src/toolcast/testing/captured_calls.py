@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Lock
 
 from ..events import ChatResponse
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.hooks import CallInfo, Hooks, RequestInfo, hooks
 
 

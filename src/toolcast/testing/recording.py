@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from ..errors import ConnectFailed, LimitExceeded, LLMError, MalformedEvent, StreamInterrupted, Timeout
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..transport.interception import intercept, intercept_by_default
 from ..transport.network import AsyncResponse, Network, Response
 from ..values.http_request import HTTPRequest

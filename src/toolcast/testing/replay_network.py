@@ -7,8 +7,8 @@ from dataclasses import field
 from itertools import count
 
 from ..errors import ToolcastError
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.reprs import safe_repr
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.reprs import safe_repr
 from ..values.http_request import HTTPRequest
 
 

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.http_request import HTTPRequest
 from ..values.secret_patterns import GENERATED_ID, MARK
 from .scrubbing import Scrubber

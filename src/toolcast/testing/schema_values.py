@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from ..errors import ToolcastError
-from ..helpers.json_text import json_text
 from ..providers.schemas.normalize import normalize
+from ..text.json_text import json_text
 from ..values.plain_data import HIDDEN
 from .string_values import Size, make_text, words
 

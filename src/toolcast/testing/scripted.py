@@ -25,11 +25,11 @@ from ..events import (
     ToolCallStart,
     UsageReport,
 )
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..providers.http_adapter import json_member
+from ..text.json_text import json_text
 from ..tools.callable_tool import CallableTool
 from ..values.capabilities import LLMMetadata
 from ..values.hooks import Hooks

@@ -10,6 +10,6 @@ if TYPE_CHECKING:
     from .questions import question_tool as question_tool
     from .shell_command import command_tool as command_tool
 else:
-    from ..helpers.lazy_exports import lazy_exports
+    from ..lazy.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import urljoin
 
 from ..errors import LLMError, Timeout, TryAgain
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.tool_context import ToolContext
 from ..transport.cancel_handle import CancelHandle

@@ -23,7 +23,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import Field
 
 from ..errors import TryAgain
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool
 from .file_search import FileFinder
 from .file_text import FileText, lines_of, text_in

@@ -26,7 +26,7 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from ..errors import TryAgain
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..tools.tool_context import ToolContext
 from .file_text import text_in
 from .sandbox_paths import SandboxPath, SandboxRoot, is_protected

@@ -14,7 +14,7 @@ from html import unescape
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 

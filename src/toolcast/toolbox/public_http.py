@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from ..errors import ConnectFailed, LLMError, Timeout
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..transport.network import Network, Response, open_response
 from ..values.http_request import HTTPRequest
 from .public_addresses import IPAddress, Target, refusal

@@ -32,7 +32,7 @@ from uuid import uuid4
 
 from ..agents.permissions.protected_paths import protected_name
 from ..errors import TryAgain
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 
 LARGEST: Final = 20_000_000
 """The maximum size of a file that is read, in bytes."""

@@ -29,7 +29,7 @@ from time import monotonic
 from typing import Any, Final
 
 from ..errors import TryAgain
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.tool_context import ToolContext
 from ..tools.tool_options import check_output_limit, check_timeout

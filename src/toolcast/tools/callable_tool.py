@@ -28,10 +28,10 @@ from ..async_support.callbacks import is_async
 from ..async_support.exception_groups import collapse_groups
 from ..async_support.thread_bridge import await_in_thread, run_in_thread
 from ..errors import OutputTypeError, ValidationError
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import ImagePart, ToolResultPart
 from ..parsing import tool_arguments as parsing
+from ..text.json_text import json_text
 from ..values.option_suggestions import refuse_unknown
 from ..values.tool_spec import ToolSpec, legal_name
 from .function_schema import BoundCall, Signature, name_of_function, signature_of

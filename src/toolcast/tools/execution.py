@@ -25,7 +25,7 @@ from ..async_support.cancellation import Cancellation
 from ..async_support.waiters import Waiters
 from ..errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError, ValidationError
 from ..events import ToolProgress
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import ToolCallPart
 from ..values.hooks import CallHooks
 from ..values.server_tools import unapproved, waits_for_approval

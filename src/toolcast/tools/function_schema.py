@@ -45,8 +45,8 @@ from pydantic_core import PydanticSerializationError, SchemaError
 from typing_extensions import Doc, TypedDict
 
 from ..async_support.callbacks import Function, innermost
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
+from ..text.json_text import json_text
 from .list_types import as_lists, explain_lazy
 from .output_schema import Schema, ToolSchema, TypeValidator, enclosing_locals, normalize, unusable
 from .tool_context import ToolContext

@@ -35,8 +35,7 @@ from pydantic_core.core_schema import ErrorType
 from typing_extensions import Doc, TypeAliasType, is_typeddict
 
 from ..errors import OutputTypeError
-from ..helpers.json_text import finite, json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..parsing import tool_arguments as parsing
 from ..parsing.core_schemas import (
     CAN_SKIP_PREBUILT,
@@ -47,6 +46,7 @@ from ..parsing.core_schemas import (
     split_definitions,
     without_prebuilt,
 )
+from ..text.json_text import finite, json_text
 from ..values.tool_spec import legal_name
 from .list_types import ALIASES, as_lists, explain_lazy
 

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from ..async_support.cancellation import Cancellation
 from ..errors import TurnCancelled
 from ..events import ToolProgress
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..values.usage import BudgetTracker
 
 D = TypeVar("D", default=Any)

@@ -19,8 +19,8 @@ from typing import Any, Final, cast
 import pydantic
 
 from ..errors import CallError, FailTurn, ToolcastError, TryAgain
-from ..helpers.json_text import json_text, replace_surrogates
 from ..messages import ImagePart, TextPart
+from ..text.json_text import json_text, replace_surrogates
 
 # Patterns are text, which `re` compiles and caches when it is used: compiling them delays every import.
 _REFUSES_TOOLS: Final = "not support tools|support tool use|enable-auto-tool-choice"

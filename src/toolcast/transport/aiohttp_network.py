@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..async_support.shielding import Loop
 from ..errors import BadRequest
-from ..helpers.reprs import safe_repr
+from ..text.reprs import safe_repr
 from ..values.http_request import HTTPRequest
 from .connection_pool import ClientsByLoop
 from .content_decoding import LIMIT

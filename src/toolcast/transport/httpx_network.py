@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConnectFailed
-from ..helpers.reprs import safe_repr
+from ..text.reprs import safe_repr
 from ..values.http_request import HTTPRequest
 from .connection_pool import ClientsByLoop
 from .content_decoding import LIMIT

@@ -31,9 +31,9 @@ from ..events import (
     ToolCallStart,
     UsageReport,
 )
-from ..helpers.reprs import safe_repr
-from ..helpers.text_buffer import TextBuffer
 from ..messages import AudioPart, Message, Part, TextPart, ThinkingPart, ToolCallPart
+from ..text.reprs import safe_repr
+from ..text.text_buffer import TextBuffer
 from .answer_details import SafetyRating, TokenLogprob, merge_ratings
 from .citations import Citation, Grounding, place_citations
 from .usage import NO_USAGE, Usage

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Final, Literal, cast
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 
 UNLIKELY: Final = -9999.0
 """The log probability of a token that the service reports none for, as OpenAI has it for very unlikely ones."""

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 
 Action: TypeAlias = Literal["allow", "deny", "allow_session", "edit"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import field, fields, replace
 from typing import TypeAlias
 
-from ..helpers.lazy_dataclasses import changes_repr, dataclass
+from ..lazy.lazy_dataclasses import changes_repr, dataclass
 from .output_mode import OutputMode, usable_modes
 
 Progress: TypeAlias = Callable[[int, int], object]

@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 
 _LONGEST_URL: Final = 8000
 _TUPLE: Any = tuple  # typed as Any, so that isinstance does not narrow Any to an unknown type

@@ -20,10 +20,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from ..events import ChatResponse
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.option_types import require
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
 from .http_request import HTTPRequest
+from .option_types import require
 from .output_mode import OutputMode
 from .secret_patterns import mask_secrets
 from .server_tools import ServerTool

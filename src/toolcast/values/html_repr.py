@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final, cast
 
-from ..helpers.json_text import replace_surrogates
-from ..helpers.terminal_text import visible
+from ..text.json_text import replace_surrogates
+from ..text.terminal_text import visible
 from .citations import Citation, describe_citation
 
 _LONGEST: Final = 4000  # characters that are shown of one value

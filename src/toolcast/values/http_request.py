@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from urllib.parse import urlsplit
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from .credentials import Secret, SecretURL, mask
 
 

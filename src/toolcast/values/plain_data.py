@@ -13,8 +13,8 @@ from typing import Any, Final, get_origin
 
 from pydantic_core import SchemaSerializer, core_schema, from_json
 
-from ..helpers.json_text import json_text
 from ..messages import AudioPart, Message, Part, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
+from ..text.json_text import json_text
 
 _any: Final = SchemaSerializer(core_schema.any_schema())
 HIDDEN: Final = "(hidden)"

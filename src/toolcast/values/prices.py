@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from time import monotonic
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from .usage_details import NO_DETAILS, UsageDetails
 
 Amount: TypeAlias = Decimal | float | int | str

@@ -14,7 +14,7 @@ from email.utils import parsedate_to_datetime
 from math import isfinite
 
 from ..errors import LLMError
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from hashlib import blake2b
 from typing import Any, ClassVar, Final, Literal, NamedTuple, cast
 
 from ..errors import BadRequest
-from ..helpers.lazy_dataclasses import dataclass
-from ..helpers.option_types import require, require_optional
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import CachePoint, ToolCallPart
 from .credentials import Secret, SecretURL
+from .option_types import require, require_optional
 from .tool_spec import ToolCachePoint
 
 _SEQUENCES: Any = (list, tuple, set, frozenset)  # typed as Any, so that isinstance does not narrow to unknown types

@@ -9,9 +9,9 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import Unpack
 
-from ..helpers.lazy_dataclasses import changes_repr, dataclass
-from ..helpers.option_types import require_number, require_optional, require_text
+from ..lazy.lazy_dataclasses import changes_repr, dataclass
 from .cached_content import CachedContent
+from .option_types import require_number, require_optional, require_text
 
 
 @dataclass(frozen=True, slots=True)

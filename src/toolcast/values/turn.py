@@ -10,9 +10,9 @@ from typing import Any, Final, Generic, Literal, TypeAlias, cast
 from typing_extensions import TypeVar
 
 from ..errors import IllegalState
-from ..helpers.json_text import json_text
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from ..messages import Message, ToolResultPart
+from ..text.json_text import json_text
 from .approvals import PermissionRequest
 from .option_suggestions import refuse_attributes
 from .plain_data import from_plain, hide_content, to_plain

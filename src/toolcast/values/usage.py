@@ -10,7 +10,7 @@ from operator import attrgetter
 from threading import RLock
 from typing import Any, Final
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 from .prices import ZERO, Amount, Prices as Prices, Pricing, StoredCost, TokenCounts, as_money
 from .usage_details import NO_DETAILS, UsageDetails as UsageDetails
 

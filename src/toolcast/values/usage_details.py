@@ -7,7 +7,7 @@ from dataclasses import field
 from operator import attrgetter
 from typing import Any, Final
 
-from ..helpers.lazy_dataclasses import dataclass
+from ..lazy.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 
 from support.labelled_tools import QUESTIONS, SEEN, TOOLS, UNSEEN, Labelled, tool
 from toolcast.agents.tool_search.bm25_index import ScoredTool, ToolIndex
-from toolcast.helpers.stemming.stems import stems
 from toolcast.providers.base import ToolSpec
+from toolcast.text.stemming.stems import stems
 
 INDEX = ToolIndex(TOOLS)
 

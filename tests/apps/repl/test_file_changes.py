@@ -12,10 +12,10 @@ from toolcast.apps.repl.file_changes import ChangeJournal, called_commands, call
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.open_session import ChatSetup, OpenConversation
 from toolcast.apps.repl.repl import Repl
-from toolcast.helpers.json_text import json_text
 from toolcast.messages import Message, ToolCallPart, ToolResultPart, assistant, user
 from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
+from toolcast.text.json_text import json_text
 from toolcast.toolbox.file_access import FileChange, file_tools
 from toolcast.toolbox.shell_command import command_tool
 

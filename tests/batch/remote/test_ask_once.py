@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch.remote.test_driver import Pair, sayings, texts
 
+from batch.remote.test_remote_run import Pair, sayings, texts
 from batch.remote.test_resume import stop, submitted
 from support.openai_batches import echo, last_text
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch.remote.test_driver import once_invalid
 
+from batch.remote.test_remote_run import once_invalid
 from support.extent import nightly
 from support.openai_batches import OpenAIBatchServer, last_text
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import anyio
 import pytest
-from batch.remote.test_driver import Out, Pair, once_invalid, sayings, texts, without_batches
 
+from batch.remote.test_remote_run import Out, Pair, once_invalid, sayings, texts, without_batches
 from support.openai_batches import CHAT, completion, last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.remote import reasks

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch.remote.test_driver import Once, Pair, sayings, texts, without_batches
 
 import toolcast
+from batch.remote.test_remote_run import Once, Pair, sayings, texts, without_batches
 from batch.remote.test_resume import Killed, Killer, stop, submitted
 from support.openai_batches import completion, last_text
 from toolcast import Budget, Prices, Settings

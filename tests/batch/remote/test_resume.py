@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from batch.remote.test_driver import Once, Pair, once_invalid, sayings, texts
 
+from batch.remote.test_remote_run import Once, Pair, once_invalid, sayings, texts
 from support.openai_batches import last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.checkpoint import Checkpoint

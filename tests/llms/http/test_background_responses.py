@@ -97,8 +97,8 @@ def test_a_response_has_the_limit_of_any_other(
 ) -> None:
     """Requests beside chat have a smaller one."""
     monkeypatch.setitem(Service.send.__kwdefaults__, "limit", 1000)
-    for module in ("http_exchange", "background"):
-        monkeypatch.setattr(f"toolcast.llms.{module}.MAX_RESPONSE_BYTES", 2000)
+    for module in ("http_exchange", "background_responses"):
+        monkeypatch.setattr(f"toolcast.llms.http.{module}.MAX_RESPONSE_BYTES", 2000)
     service.polls = polls
     service.script.extend([[message("x" * 1000)], [message("x" * 3000)]])
     assert api.chat(gpt(service), "Hi").text == "x" * 1000

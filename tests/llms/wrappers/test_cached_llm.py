@@ -15,7 +15,6 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 from pydantic import BaseModel, field_validator
-from test_hook_protocol import Notes
 
 from support.albums import SEA, SHORT, Album, call
 from support.chunks import album_body, album_stream
@@ -55,6 +54,7 @@ from toolcast.llms import (
 from toolcast.llms.client import client_of
 from toolcast.llms.wrappers import cached_llm
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
+from values.test_hooks import Notes
 
 JSON = {"content-type": "application/json"}
 STREAM = {"content-type": "text/event-stream"}

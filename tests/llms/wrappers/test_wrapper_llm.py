@@ -13,7 +13,6 @@ from typing import Any
 
 import anyio
 import pytest
-from test_hook_protocol import Notes
 
 from support.albums import SEA, SHORT, Album, call
 from support.chunks import album_body, album_stream, text_body
@@ -46,6 +45,7 @@ from toolcast.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallDon
 from toolcast.llms import Capabilities, ChatRequest, LLMMetadata, Next, WrapperLLM
 from toolcast.llms.client import client_of
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
+from values.test_hooks import Notes
 
 JSON = {"content-type": "application/json"}
 STREAM = {"content-type": "text/event-stream"}

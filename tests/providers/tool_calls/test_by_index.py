@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 
 from toolcast.errors import LimitExceeded
 from toolcast.events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
-from toolcast.helpers.text_buffer import JOIN_THRESHOLD
 from toolcast.providers.tool_calls import by_index
 from toolcast.providers.tool_calls.by_index import MOST_CALLS, ToolCalls
+from toolcast.text.text_buffer import JOIN_THRESHOLD
 from toolcast.values.accumulator import Accumulator
 from toolcast.values.tool_spec import ToolNames, ToolSpec
 

@@ -14,8 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime
 from ...async_support.callbacks import call_function
 from ...errors import ContextTooLong, ToolcastError
 from ...events import ChatResponse
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.option_types import require, require_number
+from ...lazy.lazy_dataclasses import dataclass
 from ...messages import (
     CachePoint,
     Message,
@@ -29,6 +28,7 @@ from ...messages import (
     user,
 )
 from ...providers.content_parts import count_system_messages
+from ...values.option_types import require, require_number
 from ...values.usage import Usage
 from .history import estimate_tokens, surplus
 

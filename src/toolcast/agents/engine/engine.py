@@ -23,16 +23,16 @@ from typing_extensions import TypeForm, TypeVar, Unpack
 from ...async_support import sync_driver
 from ...async_support.cancellation import Cancellation
 from ...errors import IllegalState
-from ...helpers.option_types import require
-from ...helpers.reprs import safe_repr
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message
+from ...text.reprs import safe_repr
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.tool_context import ToolContext
 from ...transport.network import IOBackend
 from ...values.approvals import PermissionRequest
 from ...values.option_suggestions import refuse_attributes
+from ...values.option_types import require
 from ...values.server_tools import split_tools
 from ...values.states import TURN, Trace
 from ...values.turn import Turn, marked_text

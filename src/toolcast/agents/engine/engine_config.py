@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypedDict
 
 from typing_extensions import TypeVar
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.client import LLMClient, client_of
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.named_llms import chosen_llm, found_llm

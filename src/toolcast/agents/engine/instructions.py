@@ -15,10 +15,10 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import TypeVar
 
 from ...async_support.callbacks import call_function
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.option_types import require, require_parameters
+from ...lazy.lazy_dataclasses import dataclass
 from ...messages import CachePoint, Message, system
 from ...tools.tool_context import ToolContext
+from ...values.option_types import require, require_parameters
 
 D = TypeVar("D", default=Any)
 

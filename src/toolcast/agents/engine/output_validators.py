@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import TypeVar
 
 from ...async_support.callbacks import call_function, innermost
-from ...helpers.option_types import require_parameters
 from ...tools.tool_context import ToolContext
+from ...values.option_types import require_parameters
 
 D = TypeVar("D", default=Any)
 Output = TypeVar("Output", default=Any)

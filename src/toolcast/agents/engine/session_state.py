@@ -15,7 +15,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias, cast
 
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.request import StoredResponse
 from ...messages import Message, ToolResultPart
 from ...values.usage import NO_USAGE, TOKENS, Usage

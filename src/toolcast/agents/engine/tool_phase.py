@@ -25,10 +25,10 @@ from ...async_support.callbacks import call_function
 from ...async_support.cancellation import Cancellation
 from ...errors import CallError, FailTurn, ToolcastError, ToolTimeout, TryAgain, TurnCancelled, TurnFailed
 from ...events import AgentEvent, ToolProgress, ToolResult, ToolStarted
-from ...helpers.json_text import json_text
 from ...llms.defaults import Configs
 from ...messages import Message, ToolCallPart
 from ...structured.response_validation import you_wrote
+from ...text.json_text import json_text
 from ...tools.callable_tool import CallableTool, ParsedArguments
 from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
 from ...tools.function_schema import BoundCall

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypedDict
 
 from typing_extensions import TypeVar
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.request import Messages, as_messages
 from ...messages import Message
 from ...tools.callable_tool import as_tools

@@ -28,9 +28,9 @@ from ...events import (
     ToolResult,
     ToolStarted,
 )
-from ...helpers.live_display import Frame, text_of
-from ...helpers.reprs import safe_repr
 from ...parsing.partial_instances import to_shown
+from ...text.live_display import Frame, text_of
+from ...text.reprs import safe_repr
 from ...values.approvals import ApprovalDecision, PermissionRequest
 from ...values.html_repr import table
 from ...values.turn import Turn
@@ -38,7 +38,7 @@ from ...values.usage import Usage
 from .turn_loop import TurnLoop
 
 if TYPE_CHECKING:
-    from ...helpers.live_display import LiveDisplay
+    from ...text.live_display import LiveDisplay
 
 
 class TurnView:
@@ -139,7 +139,7 @@ class _TurnStreamBase(Uncopyable, Generic[T]):
         return html_of(self.turn)
 
     def _display(self) -> tuple[LiveDisplay, TurnView]:
-        from ...helpers.live_display import LiveDisplay, find_surface  # most streams are not shown
+        from ...text.live_display import LiveDisplay, find_surface  # most streams are not shown
 
         turn_loop, view = self._require_begun(), TurnView()
         return LiveDisplay(lambda: view.frame(self.turn), turn_loop.now, find_surface()), view

@@ -28,7 +28,7 @@ from pydantic import ValidationError
 
 from ...async_support.waiters import Waiters
 from ...errors import MCPError, ToolcastError
-from ...helpers.json_text import replace_surrogates
+from ...text.json_text import replace_surrogates
 from ...transport.transport_errors import chain, guard_logs, in_flight, scrub_exception
 from ...values.credentials import Secret, SecretURL, mask, protect_headers, reveal
 from ...values.secret_patterns import is_secret

@@ -23,10 +23,10 @@ from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json
 from pydantic_core.core_schema import ExtraBehavior
 
 from ...errors import MCPToolError
-from ...helpers.json_text import json_text
 from ...messages import ImagePart
 from ...parsing import tool_arguments as parsing
 from ...providers.schemas.normalize import kind_of
+from ...text.json_text import json_text
 from ...tools.callable_tool import ToolOutput
 from ...tools.function_schema import BoundCall
 from ...tools.output_schema import Schema

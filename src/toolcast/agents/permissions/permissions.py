@@ -29,7 +29,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
-from ...helpers.lazy_dataclasses import changes_repr, dataclass
+from ...lazy.lazy_dataclasses import changes_repr, dataclass
 from ...tools.tool_options import NeedsApproval
 from ...values.approvals import ApprovalDecision, PermissionRequest
 from .argument_values import UnseenValue, to_plain

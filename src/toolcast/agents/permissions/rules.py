@@ -16,7 +16,7 @@ from dataclasses import asdict, field
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard, cast, get_args
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from .protected_paths import is_path_name, resolved_path
 
 Plain: TypeAlias = "str | bool | int | float | None"

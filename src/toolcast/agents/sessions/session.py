@@ -22,12 +22,12 @@ from ...async_support.broadcast import AsyncSubscription, Broadcast, Subscriptio
 from ...async_support.closing import AsyncClosing, Closing
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent, ErrorEvent
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.option_types import require_callable, require_text
-from ...helpers.reprs import safe_repr
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.request import Messages
 from ...stores.store import Store
+from ...text.reprs import safe_repr
 from ...values.approvals import PermissionRequest
+from ...values.option_types import require_callable, require_text
 from ...values.states import SESSION, Observer, Trace
 from ...values.turn import Turn
 from ..engine.compaction import token_state

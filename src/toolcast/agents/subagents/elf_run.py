@@ -24,7 +24,7 @@ from ...async_support.broadcast import Broadcast
 from ...async_support.waiters import Waiters
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...messages import Message
 from ...values.turn import Turn, TurnEnd
 from ...values.usage import Usage

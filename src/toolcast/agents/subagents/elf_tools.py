@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias
 from pydantic import Field
 
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...tools.callable_tool import CallableTool
 from ...tools.tool_context import ToolContext
 from ...tools.tool_results import error_text, truncate

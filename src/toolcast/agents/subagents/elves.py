@@ -4,8 +4,8 @@ An elf has an engine with its manager's settings and without an approver. A `Syn
 which waits for it; it is cancelled with that turn. A `BackgroundElf` runs beside it, in a thread or a task of its own,
 and continues when that turn ends. Both spend from the budgets of the turn that started them.
 
-Each message starts a run (elf_run.py), and each run has one result. A context variable has the depth of nested elves, so no
-tool has to pass it on.
+Each message starts a run (elf_run.py), and each run has one result. A context variable has the depth of nested elves,
+so no tool has to pass it on.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ...async_support.broadcast import AsyncSubscription, Subscription
 from ...async_support.cancellation import Cancellation
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.reprs import safe_repr
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.request import Messages, Tools
+from ...text.reprs import safe_repr
 from ...tools.callable_tool import CallableTool
 from ...tools.tool_context import ToolContext
 from ...values.states import ELF, Observer, Trace

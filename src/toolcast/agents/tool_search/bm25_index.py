@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log
 from typing import Any, NamedTuple, Protocol, cast
 
-from ...helpers.stemming.stems import single_deletions, stems, synonyms
+from ...text.stemming.stems import single_deletions, stems, synonyms
 
 _SATURATION, _LENGTH = 1.2, 0.5  # BM25's k1 and b
 _IN_NAME, _IN_DESCRIPTION, _IN_PARAMETERS = 3, 2, 1

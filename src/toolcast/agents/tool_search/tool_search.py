@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field
 
 from ...async_support.cancellation import Cancellation
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.call_state import read_response
 from ...llms.client import client_of
 from ...llms.function_calling_llm import FunctionCallingLLM

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...errors import ToolcastError
-from ...helpers.terminal_text import visible
+from ...text.terminal_text import visible
 from ..command_parser import CommandParser, CommandRow
 from ..output import command_line_text
 

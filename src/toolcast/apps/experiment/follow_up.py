@@ -23,7 +23,7 @@ from ...experiments.pei.run_history import CYCLES
 from ...experiments.pei.scale import PEI_SCALE, PEIScale
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ..api_keys import choose_llm
-from .pei_command import rate, result_line
+from .pei_ratings import rate, result_line
 from .run_output import RunView
 
 

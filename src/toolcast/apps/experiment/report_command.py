@@ -10,8 +10,8 @@ from pathlib import Path
 from ...errors import ToolcastError
 from ...experiments.embedders import embedder_of
 from ...experiments.report.page import Report, logs_in, report_on
-from ...helpers.terminal_text import visible
 from ...llms.embeddings.offline import Embedder
+from ...text.terminal_text import visible
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

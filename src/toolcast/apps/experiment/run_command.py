@@ -24,7 +24,7 @@ from ...messages import Message, ToolResultPart
 from ..api_keys import find_key
 from ..command_parser import positive_int
 from .follow_up import FollowUp
-from .pei_command import model_name
+from .pei_ratings import model_name
 from .run_output import BarPausingOperator, RunView, make_bar
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, TextIO
 
 from ...experiments.run_progress import RunProgress
-from ...helpers.live_display import can_redraw
-from ...helpers.terminal_text import visible
+from ...text.live_display import can_redraw
+from ...text.terminal_text import visible
 from ..output import command_line_text
 from .run_screen import cycle_text
 

@@ -13,8 +13,8 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 from ...experiments.run_progress import RunProgress, seconds_elapsed_of, seconds_left_of
-from ...helpers.live_display import can_encode
-from ...helpers.terminal_text import visible
+from ...text.live_display import can_encode
+from ...text.terminal_text import visible
 from ..output import display_width, fit, fitted_table, pluralize
 
 Line: TypeAlias = Sequence[tuple[str, str]]

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, cast
 
 from ...experiments.log_reading import LogError, LogFollower, LogMissing
 from ...experiments.run_progress import RunProgress
-from ...helpers.live_display import can_redraw
+from ...text.live_display import can_redraw
 from .run_screen import Line, encodable, grid_view, plain, run_view
 
 if TYPE_CHECKING:

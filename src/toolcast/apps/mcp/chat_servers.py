@@ -20,8 +20,8 @@ from typing import Final, TextIO
 
 from ...agents.mcp.mcp_server import MCPServer
 from ...async_support.closing import Closing
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import exposed
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.terminal_text import exposed
 from ...tools.callable_tool import CallableTool
 from ..config_file import data_dir
 from ..output import command_line_text

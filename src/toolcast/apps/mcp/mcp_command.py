@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import ToolcastError
-from ...helpers.terminal_text import exposed
+from ...text.terminal_text import exposed
 from ..command_parser import CommandParser
 from ..output import format_table
 from .chat_servers import approval_file, configured_files

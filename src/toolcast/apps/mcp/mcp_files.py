@@ -22,8 +22,8 @@ from typing import Any, Final, TextIO, cast
 
 from ...agents.mcp.mcp_server import MCPServer
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import exposed
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.terminal_text import exposed
 from ...values.credentials import SecretURL
 from ...values.secret_patterns import is_secret
 from ..config_file import config_path

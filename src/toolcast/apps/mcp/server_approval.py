@@ -16,8 +16,8 @@ from shutil import get_terminal_size
 from textwrap import wrap
 from typing import Any, Final, TextIO, cast
 
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import exposed, visible
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.terminal_text import exposed, visible
 from ..config_file import replace_file
 from .mcp_files import MCPFile
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from ...agents.engine.engine import Engine
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...toolbox.questions import Question
 from ...values.approvals import ApprovalDecision, PermissionRequest
 from ..approval_preview import BUILT_IN, IN_SESSION, CallSketch, describe_always, preview_call, why_asked

@@ -22,13 +22,13 @@ from typing import Final, TextIO
 from ...agents.engine.engine import Engine
 from ...agents.engine.history import estimate_tokens
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.live_display import can_redraw
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.model_registry import split_provider
 from ...stores.memory_store import MemoryStore
 from ...stores.sqlite_store import SQLiteStore
 from ...stores.store import Store
+from ...text.live_display import can_redraw
 from ...toolbox.fetch import fetch_tool
 from ...toolbox.file_access import file_tools
 from ...toolbox.questions import question_tool

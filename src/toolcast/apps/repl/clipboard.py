@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, TextIO
 
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ..file_mentions import image_type
 
 _LONGEST_OSC_52: Final = 75_000

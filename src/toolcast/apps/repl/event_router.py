@@ -32,9 +32,9 @@ from ...events import (
     ToolResult,
     ToolStarted,
 )
-from ...helpers.json_text import json_text
 from ...llms.local.repetition import REPETITION
 from ...messages import ToolCallPart, describe_media
+from ...text.json_text import json_text
 from ...values.citations import Citation, Grounding, describe_citation
 from ..approval_preview import DiffPreview
 from ..output import command_line_text

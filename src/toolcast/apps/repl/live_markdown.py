@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Final, Literal
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 
 LONGEST_PART: Final = 20
 """Code with more lines than this is cut at any line."""

@@ -20,7 +20,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 
 _ERASE_BELOW: Final = "\x1b[J"
 _ERASE_LINE: Final = "\x1b[K"  # from the cursor to the right margin

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...agents.permissions import permissions
 from ...agents.permissions.permissions import Permissions
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...tools.callable_tool import CallableTool
 
 _READING: Final = ("read_file", "list_files", "search_files", "ask_user")

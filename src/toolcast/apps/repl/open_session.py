@@ -23,7 +23,7 @@ from ...agents.engine.engine import Engine
 from ...agents.sessions.session import Session
 from ...async_support import sync_driver
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.local.llama_cpp import LlamaCpp
 from ...messages import Message, ToolCallPart

@@ -15,7 +15,7 @@ from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, L
 from prompt_toolkit.output import Output
 from prompt_toolkit.utils import get_cwidth
 
-from ...helpers.terminal_text import exposed
+from ...text.terminal_text import exposed
 from .picker import Actions, Find, ListRow, PickedRow, rows_for
 
 _HEIGHT: Final = 10

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from ...helpers.terminal_text import exposed, visible
+from ...text.terminal_text import exposed, visible
 from ..approval_preview import CallSketch, DiffPreview
 from .activity import TurnActivity
 from .choices import Answer, Choice

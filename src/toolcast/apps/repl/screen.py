@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Protocol, TextIO
 
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import exposed, visible
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.terminal_text import exposed, visible
 from ..approval_preview import CallSketch, DiffPreview
 from .activity import TurnActivity
 from .choices import Answer, Choice, choose_by_line

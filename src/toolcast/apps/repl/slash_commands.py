@@ -22,12 +22,12 @@ from typing import Final, Protocol, TypeVar
 from ...agents.engine.history import estimate_tokens
 from ...agents.sessions.session import Session
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import exposed
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.local.llama_cpp import LlamaCpp
 from ...llms.named_llms import providers
 from ...messages import Message, system
+from ...text.terminal_text import exposed
 from ...tools.callable_tool import CallableTool
 from ...values.usage import Usage
 from ..call_log import clean_title

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import exposed, visible
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.terminal_text import exposed, visible
 from ..approval_preview import CommandPreview, DiffPreview
 from ..argument_text import full_arguments
 from .preview_text import PreviewLine, call_label, preview_lines

@@ -16,8 +16,8 @@ from ...agents.engine.history import estimate_tokens, unanswered_calls
 from ...agents.permissions.rules import Rule
 from ...chat.events import StreamChunk, StreamComplete, ToolCallProgress
 from ...chat.machine import AsyncChatMachine, ChatChange
-from ...helpers.terminal_text import exposed
 from ...messages import Message, TextPart, ToolCallPart, ToolResultPart
+from ...text.terminal_text import exposed
 from ...tools.execution import read_call
 from ...values.approvals import PermissionRequest
 from ...values.capabilities import LLMMetadata

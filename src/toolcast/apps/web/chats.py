@@ -34,7 +34,7 @@ from ...chat.events import (
 from ...chat.machine import RESTING_STATES, AsyncChatMachine, ChatChange
 from ...chat.turn_hooks import TURN_STATES
 from ...errors import SessionLocked, ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...stores.store import Store, check_id
 from ..approval_preview import BUILT_IN
 from ..call_log import clean_title

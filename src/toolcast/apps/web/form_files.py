@@ -21,10 +21,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from ...errors import BadRequest, TryAgain
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import exposed
+from ...lazy.lazy_dataclasses import dataclass
 from ...messages import DocumentPart, ImagePart, Part, TextPart
 from ...stores.store import check_id
+from ...text.terminal_text import exposed
 from ...toolbox.file_text import text_in
 from ...values.capabilities import LLMMetadata
 from ..file_mentions import framed_text

@@ -29,7 +29,7 @@ from uvicorn import Config, Server
 from ...agents.engine.engine import Engine
 from ...chat.machine import AsyncChatMachine
 from ...errors import ConnectFailed, NotFound, ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.local.llama_cpp import LlamaCpp
 from ...llms.local.weights import WEIGHTS

@@ -17,8 +17,8 @@ from typing import Final
 from weakref import WeakSet, WeakValueDictionary
 
 from ...errors import Overloaded, RateLimited
-from ...helpers.reprs import safe_repr
 from ...llms.request_gate import GateRequest, Passage, RequestOrigin
+from ...text.reprs import safe_repr
 from ...transport.network import IOBackend
 from ...values.usage import Usage
 from ..job_errors import WaitTooLong

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from math import inf, sqrt
 from typing import Final, Literal
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from .rate_limit_headers import LimitReading, Quantity
 from .rate_limits import HandLimit, ReportedLimit
 

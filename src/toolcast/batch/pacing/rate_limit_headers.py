@@ -25,7 +25,7 @@ from functools import lru_cache
 from math import isfinite
 from typing import Final, Literal, NamedTuple
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...values.retries import http_date
 
 Quantity = Literal["requests", "tokens", "input_tokens", "output_tokens"]

@@ -1,1 +1,1 @@
-"""The progress of a job: counted in job_progress.py, written as text in progress_text.py, and shown by one of the displays."""
+"""The progress of a job: counted in job_progress.py, written as text in progress_text.py, shown by a display."""

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from shutil import get_terminal_size
 from typing import Final, Protocol, TextIO, TypeAlias
 
-from ...helpers.live_display import Frame, Surface, can_encode, can_redraw, find_notebook
+from ...text.live_display import Frame, Surface, can_encode, can_redraw, find_notebook
 from .job_progress import ProgressSnapshot
 from .progress_text import one_line, sentence
 

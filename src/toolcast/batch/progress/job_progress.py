@@ -12,7 +12,7 @@ from decimal import Decimal
 from threading import RLock
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...values.usage import NO_USAGE, Usage, sum_usages
 from ..outcome import Outcome
 

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...helpers.live_display import can_encode
+from ...text.live_display import can_encode
 from .job_progress import ProgressSnapshot
 from .progress_text import counts, details, heading, percent, time_text
 

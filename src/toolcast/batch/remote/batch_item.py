@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import TryAgain
 from ...events import ChatResponse, UsageReport
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.client import client_of
 from ...llms.http_llm import ServiceLLM
 from ...llms.token_estimates import check_context

@@ -21,7 +21,7 @@ from threading import Lock
 from typing import Final, Literal, Protocol, TypeAlias
 from weakref import finalize
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ..job_budget import Spending
 
 PlanState: TypeAlias = Literal["planned", "submitting", "submitted", "settled"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...errors import LLMError, NotFound
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...providers.batch_codec import BatchStatus
 from ..job_errors import ProviderBatchError
 from .batch_item import RemoteItem

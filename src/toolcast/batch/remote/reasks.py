@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.call_state import CallState
 from ...structured.call import PreparedCall
 from ...structured.orchestrator import ToolOrchestratingLLM, begin_call

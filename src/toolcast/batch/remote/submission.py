@@ -9,7 +9,7 @@ import secrets
 from dataclasses import field, replace
 
 from ...errors import ConnectFailed, LLMError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...providers.batch_codec import BatchCodec, BatchStatus
 from ...values.http_request import HTTPRequest
 from ..job_errors import ProviderBatchError

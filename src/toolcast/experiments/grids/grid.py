@@ -3,8 +3,8 @@
 `grid` maps dotted keys of the configuration to lists of values. `expand` returns a configuration for each combination,
 all validated before anything runs. A run's name is that of the configuration and its own values: `demo-seed_1`; the
 same combination always has the same name, wherever it is in the grid, so that a grid that grows can be resumed. An
-executor runs them: processes on this machine (grid_workers.py), or a Ray cluster (ray_workers.py). Progress is read from the
-logs alone: an interrupted grid is resumed from them.
+executor runs them: processes on this machine (grid_workers.py), or a Ray cluster (ray_workers.py). Progress is read
+from the logs alone: an interrupted grid is resumed from them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import visible
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.terminal_text import visible
 from ...values.states import logger
 from ..config_errors import (
     NOWHERE,

@@ -28,8 +28,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias, cast
 
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import visible
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.terminal_text import visible
 from ...tools.tool_results import truncate
 from ..experiment_config import ExperimentConfig
 from ..log_events import LogEvent, RunStatus

@@ -1,9 +1,10 @@
 """PEI assessment: an evaluator model reads a run's history as its own and reports a level of experience.
 
-The history is rebuilt from the log (run_history.py), the scale's text is the last message (scale.py), and the temperature
-is 0.1. The model is offered one tool, `PEIReport`, in the output mode that suits it best, so that the level comes as a
-number; an answer in text is parsed as text (rating_text.py). A model without tools, or whose service refuses them, is asked
-for text alone. A level that is not on the scale is asked for once more, and then there is none: a wrong level is worse.
+The history is rebuilt from the log (run_history.py), the scale's text is the last message (scale.py), and the
+temperature is 0.1. The model is offered one tool, `PEIReport`, in the output mode that suits it best, so that the level
+comes as a number; an answer in text is parsed as text (rating_text.py). A model without tools, or whose service refuses
+them, is asked for text alone. A level that is not on the scale is asked for once more, and then there is none: a wrong
+level is worse.
 
 The I/O is written once, as coroutines; `assess` drives them without an event loop.
 """
@@ -26,7 +27,6 @@ from ...agents.engine.history import estimate_tokens
 from ...async_support import sync_driver
 from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, UnknownToolError, ValidationError
 from ...events import ChatResponse
-from ...helpers.reprs import safe_repr
 from ...llms.client import client_of
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.model_registry import choose_llm
@@ -34,6 +34,7 @@ from ...llms.request import ChatRequest
 from ...messages import Message, assistant, user
 from ...parsing.thoughts import without_thoughts
 from ...structured.response_validation import ResponseValidator, retry_messages
+from ...text.reprs import safe_repr
 from ...tools.callable_tool import CallableTool
 from ...transport.network import IOBackend
 from ...values.settings import NOTHING_SET, Settings

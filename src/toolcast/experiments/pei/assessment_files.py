@@ -26,8 +26,8 @@ from threading import Lock
 from typing import Any, Final, cast
 
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.reprs import safe_repr
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.reprs import safe_repr
 from .scale import LEVELS
 
 

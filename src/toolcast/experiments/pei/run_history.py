@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...agents.engine.history import has_content, repair
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...messages import Message, Part, ToolCallPart, ToolResultPart, system
 from ...values.message_dicts import message_from_dict
 from ..log_events import LogEvent

@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from .chart_specs import Chart
 from .html import clean
 

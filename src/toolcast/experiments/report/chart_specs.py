@@ -13,7 +13,7 @@ from statistics import fmean
 from textwrap import wrap
 from typing import Any, Final, TypeAlias
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from .chart_data import (
     COLOURS,
     FINE,

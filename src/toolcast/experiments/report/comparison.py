@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, Final, cast
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ..pei.assessment_files import agreement
 from .chart_rendering import Picture
 from .html import Cell, Section, Table, Value

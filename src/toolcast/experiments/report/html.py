@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.terminal_text import visible
+from ...lazy.lazy_dataclasses import dataclass
+from ...text.terminal_text import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -25,7 +25,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.embeddings.offline import Embedder
 from ..embedders import embedder_of
 from ..event_log import LogError, read_log

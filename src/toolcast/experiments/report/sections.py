@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ..pei.assessment_files import EvaluatorRatings, PEIResult, agreement
 from ..pei.scale import PEI_SCALE
 from .chart_rendering import Picture

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...llms.embeddings.offline import Embedder
 from ..similarity import cosine, embedded
 from .summary import RunSummary

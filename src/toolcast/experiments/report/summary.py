@@ -13,7 +13,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ..log_events import LogEvent
 from ..run_state import MEMORY_TOOLS, OPERATOR_TOOL
 

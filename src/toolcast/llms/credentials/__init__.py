@@ -1,1 +1,1 @@
-"""Where the keys and tokens of the services come from: options, environment, AWS, Google."""
+"""The credentials of the services: keys and tokens from options, the environment, AWS and Google."""

@@ -17,8 +17,7 @@ from typing_extensions import Unpack
 from ...async_support import sync_driver
 from ...async_support.exception_groups import collapse_groups
 from ...errors import BadRequest, LLMError, MalformedEvent, UnsupportedLLMError
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.option_types import require, require_flag, require_number
+from ...lazy.lazy_dataclasses import dataclass
 from ...providers.batch_codec import as_object
 from ...providers.embedding_codec import (
     EmbeddedBatch,
@@ -32,6 +31,7 @@ from ...providers.http_adapter import HTTPAdapter
 from ...transport.cancel_handle import CancelHandle
 from ...transport.network import IOBackend
 from ...transport.transport_errors import scrub_exception
+from ...values.option_types import require, require_flag, require_number
 from ...values.usage import NO_USAGE, Usage
 from ..client import client_of
 from ..function_calling_llm import FunctionCallingLLM

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 from zlib import crc32
 
-from ...helpers.reprs import safe_repr
-from ...helpers.stemming import stems as stemming
+from ...text.reprs import safe_repr
+from ...text.stemming import stems as stemming
 
 Vector: TypeAlias = Iterable[float]
 """An embedding: a list, a tuple, an array of numpy."""

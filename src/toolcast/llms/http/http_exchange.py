@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ...async_support import sync_driver
 from ...errors import BadRequest, LimitExceeded, LLMError, Timeout
 from ...events import Event, Finish, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
-from ...helpers.terminal_text import visible
 from ...messages import FileRef
 from ...providers.base import PartEnd, ProviderAdapter, RequestInput, ResponseDecoder
 from ...providers.content_parts import this_turn
 from ...providers.refused_settings import BETA
 from ...providers.response_decoder import decoded_frames
+from ...text.terminal_text import visible
 from ...transport.cancel_handle import CancelHandle
 from ...transport.network import Body, IOBackend, nothing_is_sent
 from ...transport.transport_errors import scrub_exception

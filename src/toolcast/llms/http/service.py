@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeGuard, TypeVar, cast
 
 from ...errors import ConnectFailed, LimitExceeded, LLMError, UnsupportedLLMError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...messages import FileRef
 from ...providers.base import ProviderAdapter, RequestInput
 from ...providers.file_codec import Exchange

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias
 
 from ...errors import ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 
 MAGIC: Final = b"GGUF"
 

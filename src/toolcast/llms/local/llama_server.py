@@ -27,7 +27,7 @@ from typing import Any
 from anyio import to_thread
 
 from ...errors import NotFound, ServerError, ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...values.credentials import Secret
 from .weights import WEIGHTS, is_model_file
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ...errors import NotFound, ToolcastError
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from .weights import WEIGHTS, cache_dir
 
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")

@@ -25,7 +25,7 @@ from typing import IO
 from zipfile import BadZipFile, ZipFile
 
 from ...errors import NotFound
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...values.capabilities import Progress
 
 _PIECE = 1 << 20

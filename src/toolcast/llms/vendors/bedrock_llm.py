@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from typing_extensions import Unpack
 
 from ...errors import UnsupportedLLMError
-from ...helpers.option_types import require_text
 from ...providers.base import ProviderAdapter, RequestInput
 from ...transport.network import IOBackend
 from ...values.credentials import API_KEY_VARIABLES, Secret, read_variable
 from ...values.http_request import HTTPRequest
+from ...values.option_types import require_text
 from ...values.output_mode import OutputMode
 from ..http_llm import LLMOptions, ServiceLLM, take_options
 from ..request import ChatRequest

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 from typing_extensions import Unpack
 
 from ...errors import BadRequest, UnsupportedLLMError
-from ...helpers.option_types import require_text
 from ...providers.base import ProviderAdapter, RequestInput
 from ...transport.network import IOBackend
 from ...values.credentials import Secret, read_variable
+from ...values.option_types import require_text
 from ..client import client_of
 from ..http_llm import AUTH_HEADERS, LLMOptions, ServiceLLM, take_options
 

@@ -1,7 +1,4 @@
-"""The LLM class of Gemini: in the Gemini API, and on Vertex AI.
-
-Cached content at Google: requests beside chat, written once for sync and async calls.
-"""
+"""The LLM class of Gemini: in the Gemini API, and on Vertex AI."""
 
 from __future__ import annotations
 
@@ -11,59 +8,19 @@ from urllib.parse import quote
 from typing_extensions import Unpack
 
 from ...async_support import sync_driver
-from ...helpers.option_types import require_limit, require_text
 from ...providers.base import ProviderAdapter, RequestInput
-from ...providers.google.adapter import GoogleAdapter
-from ...providers.google.cached_contents import GoogleCaches
-from ...transport.network import IOBackend
 from ...values.cached_content import CachedContent
 from ...values.credentials import API_KEY_VARIABLES, Secret, read_variable
+from ...values.option_types import require_text
 from ...values.output_mode import OutputMode
 from ...values.tool_spec import ToolChoice
 from ..client import client_of
-from ..http.service import HTTPLLM, Service, service_by
 from ..http_llm import LLMOptions, take_options
 from ..request import ChatRequest, Messages, Tools
 from .google_cloud import GoogleCloudLLM, vertex_url
 
 if TYPE_CHECKING:
     from ..credentials.google_credentials import GoogleCredentials
-
-
-async def create_cache(
-    llm: HTTPLLM, request_input: RequestInput, backend: IOBackend, *, ttl: float, name: str | None
-) -> CachedContent:
-    """Store messages and tools at Google and return the cache."""
-    require_limit("ttl", ttl)
-    service, codec = await _service(llm, backend)
-    request, cache = codec.create(request_input, ttl, name)
-    return codec.read(await service.send(request), cache)
-
-
-async def describe_cache(llm: HTTPLLM, cache: CachedContent | str, backend: IOBackend) -> CachedContent:
-    """Return `cache` as Google describes it now."""
-    service, codec = await _service(llm, backend)
-    return codec.read(await service.send(codec.describe(cache)), cache)
-
-
-async def renew_cache(llm: HTTPLLM, cache: CachedContent | str, backend: IOBackend, *, ttl: float) -> CachedContent:
-    """Let `cache` expire in `ttl` seconds and return it."""
-    require_limit("ttl", ttl)
-    service, codec = await _service(llm, backend)
-    # A renewal that is repeated changes nothing more.
-    return codec.read(await service.send(codec.renew(cache, ttl), repeatable=True), cache)
-
-
-async def delete_cache(llm: HTTPLLM, cache: CachedContent | str, backend: IOBackend) -> None:
-    """Delete `cache`."""
-    service, codec = await _service(llm, backend)
-    await service.send(codec.delete(cache))
-
-
-async def _service(llm: HTTPLLM, backend: IOBackend) -> tuple[Service[GoogleAdapter], GoogleCaches]:
-    adapter = await llm.prepare(RequestInput(llm.model, ()), backend)
-    assert isinstance(adapter, GoogleAdapter)
-    return service_by(llm, adapter, backend), GoogleCaches(adapter, adapter.encoder)
 
 
 class Google(GoogleCloudLLM):
@@ -153,6 +110,8 @@ class Google(GoogleCloudLLM):
         Raises:
             LLMError: Google refused the request, or the connection failed.
         """
+        from .google_caches import create_cache
+
         request_input, backend = self._cache_input(messages, tools, tool_choice), client_of(self).sync_backend()
         return sync_driver.run(create_cache(self, request_input, backend, ttl=ttl, name=name))
 
@@ -166,6 +125,8 @@ class Google(GoogleCloudLLM):
         tool_choice: ToolChoice = None,
     ) -> CachedContent:
         """Store the beginning of prompts at Google; see `create_cache`."""
+        from .google_caches import create_cache
+
         request_input = self._cache_input(messages, tools, tool_choice)
         return await create_cache(self, request_input, client_of(self).async_backend(), ttl=ttl, name=name)
 
@@ -175,26 +136,38 @@ class Google(GoogleCloudLLM):
         Raises:
             LLMError: It has expired, or the request failed.
         """
+        from .google_caches import describe_cache
+
         return sync_driver.run(describe_cache(self, cache, client_of(self).sync_backend()))
 
     async def adescribe_cache(self, cache: CachedContent | str) -> CachedContent:
         """Return a cache, or the cache of this name; see `describe_cache`."""
+        from .google_caches import describe_cache
+
         return await describe_cache(self, cache, client_of(self).async_backend())
 
     def renew_cache(self, cache: CachedContent | str, *, ttl: float = 3600.0) -> CachedContent:
         """Let a cache expire in `ttl` seconds from now, and return it."""
+        from .google_caches import renew_cache
+
         return sync_driver.run(renew_cache(self, cache, client_of(self).sync_backend(), ttl=ttl))
 
     async def arenew_cache(self, cache: CachedContent | str, *, ttl: float = 3600.0) -> CachedContent:
         """Let a cache expire in `ttl` seconds from now, and return it."""
+        from .google_caches import renew_cache
+
         return await renew_cache(self, cache, client_of(self).async_backend(), ttl=ttl)
 
     def delete_cache(self, cache: CachedContent | str) -> None:
         """Delete a cache. Raise `LLMError` if it does not exist any more."""
+        from .google_caches import delete_cache
+
         sync_driver.run(delete_cache(self, cache, client_of(self).sync_backend()))
 
     async def adelete_cache(self, cache: CachedContent | str) -> None:
         """Delete a cache. Raise `LLMError` if it does not exist any more."""
+        from .google_caches import delete_cache
+
         await delete_cache(self, cache, client_of(self).async_backend())
 
     def _cache_input(self, messages: Messages, tools: Tools, tool_choice: ToolChoice) -> RequestInput:

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 from typing_extensions import Unpack
 
 from ...errors import UnsupportedLLMError
-from ...helpers.option_types import require_text
 from ...providers.base import ProviderAdapter, RequestInput
 from ...values.capabilities import LLMMetadata
 from ...values.credentials import Secret, read_variable
 from ...values.http_request import is_at
 from ...values.option_suggestions import refuse_unknown
+from ...values.option_types import require_text
 from ...values.output_mode import OutputMode
 from ...values.settings import Settings
 from ..http_llm import LLMOptions, ServiceLLM, known_metadata, take_options

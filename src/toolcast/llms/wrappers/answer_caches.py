@@ -7,9 +7,9 @@ from collections import OrderedDict
 from threading import Lock
 from typing import Any, ClassVar, Final, Protocol
 
-from ...helpers.option_types import require
-from ...helpers.reprs import safe_repr
 from ...stores.sqlite_files import Layout, SQLiteBacked
+from ...text.reprs import safe_repr
+from ...values.option_types import require
 
 _MEGABYTE: Final = 1_000_000
 

@@ -52,14 +52,14 @@ from ...events import (
     ToolCallStart,
     UsageReport,
 )
-from ...helpers.json_text import checksum
-from ...helpers.lazy_dataclasses import dataclass
-from ...helpers.option_types import require_flag, require_number, require_text
+from ...lazy.lazy_dataclasses import dataclass
 from ...messages import AudioPart, ImagePart, Message, Part
+from ...text.json_text import checksum
 from ...values.accumulator import Accumulator
 from ...values.answer_details import SafetyRating, TokenLogprob
 from ...values.citations import Citation, Grounding
 from ...values.hooks import Hooks
+from ...values.option_types import require_flag, require_number, require_text
 from ...values.prices import ZERO
 from ...values.usage import NO_USAGE
 from ..client import LLMClient, client_of

@@ -11,8 +11,8 @@ from threading import Lock
 from typing import Any, ClassVar, Final
 
 from ...events import Event
-from ...helpers.json_text import json_text
 from ...stores.store import wrap_os_errors
+from ...text.json_text import json_text
 from ...values.accumulator import Accumulator
 from ...values.hooks import Hooks
 from ..client import LLMClient, client_of

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ...errors import BadRequest
 from ...events import Event
-from ...helpers.option_types import require, require_callable
 from ...messages import (
     FILE_LIMIT,
     AudioPart,
@@ -29,6 +28,7 @@ from ...messages import (
 )
 from ...providers.content_parts import inline_data
 from ...values.hooks import Hooks
+from ...values.option_types import require, require_callable
 from ..client import LLMClient, client_of
 from ..function_calling_llm import FunctionCallingLLM
 from ..request import ChatRequest

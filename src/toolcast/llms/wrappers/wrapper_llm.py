@@ -20,9 +20,9 @@ from typing_extensions import TypeVar
 from ...async_support.exception_groups import collapse_groups
 from ...errors import CallError, StreamInterrupted, Timeout
 from ...events import Event
-from ...helpers.reprs import safe_repr
 from ...messages import Message
 from ...providers.base import ResponseDecoder
+from ...text.reprs import safe_repr
 from ...transport.network import IOBackend
 from ...values.capabilities import LLMMetadata, Progress
 from ...values.hooks import CallHooks, Hooks

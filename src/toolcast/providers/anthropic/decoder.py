@@ -35,7 +35,7 @@ from ...events import (
     ToolCallDelta,
     UsageReport,
 )
-from ...helpers.text_buffer import TextBuffer
+from ...text.text_buffer import TextBuffer
 from ...values.answer_details import SafetyRating
 from ...values.usage import Usage
 from ..base import RequestInput

@@ -30,7 +30,7 @@ from ...events import (
     ThinkingDelta,
     UsageReport,
 )
-from ...helpers.text_buffer import TextBuffer
+from ...text.text_buffer import TextBuffer
 from ...values.usage import Usage
 from ..answer_detail_forms import bedrock_ratings
 from ..aws_event_stream import AWSEventMessage, AWSEventStream, is_event_stream

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 
 API = Literal["chat", "responses"]
 Stores = Literal["chat", "responses", "conversations", "background"]

@@ -32,8 +32,8 @@ from ...events import (
     ThinkingDelta,
     UsageReport,
 )
-from ...helpers.text_buffer import JOIN_THRESHOLD, TextBuffer
 from ...messages import ImagePart
+from ...text.text_buffer import JOIN_THRESHOLD, TextBuffer
 from ...values.answer_details import SafetyRating, merge_ratings
 from ...values.usage import Usage
 from ..answer_detail_forms import google_logprobs, google_ratings

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
 from ...errors import BadRequest
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...values.tool_spec import ToolSpec
 
 Schema: TypeAlias = dict[str, Any]

@@ -33,8 +33,8 @@ from ...events import (
     ToolCallDelta,
     UsageReport,
 )
-from ...helpers.text_buffer import TextBuffer
 from ...messages import ImagePart
+from ...text.text_buffer import TextBuffer
 from ...values.server_tools import RemoteMCP
 from ...values.usage import Usage
 from ..answer_detail_forms import token_logprobs

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...errors import LimitExceeded, MalformedEvent
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
-from ...helpers.text_buffer import TextBuffer
+from ...text.text_buffer import TextBuffer
 from ...values.tool_spec import tool_names
 from ..base import RequestInput
 from .by_index import MOST_CALLS, WRAPPERS, is_json, unwrapped

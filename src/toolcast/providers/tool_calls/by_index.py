@@ -21,8 +21,8 @@ from jiter import from_json
 
 from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
-from ...helpers.text_buffer import JOIN_THRESHOLD, Block, pack, unpack
 from ...parsing.json_stream import JSONStream, JSONStreamError
+from ...text.text_buffer import JOIN_THRESHOLD, Block, pack, unpack
 from ...values.tool_spec import ToolNames
 
 MOST_CALLS = 1000

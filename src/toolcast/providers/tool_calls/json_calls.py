@@ -27,7 +27,7 @@ from ...events import (
     ToolCallReset,
     ToolCallStart,
 )
-from ...helpers.lazy_dataclasses import dataclass
+from ...lazy.lazy_dataclasses import dataclass
 from ...messages import CachePoint, Message, TextPart
 from ...parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
 from ...values.tool_spec import NamedTool, ToolSpec

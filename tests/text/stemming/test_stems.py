@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.helpers.stemming.stems import single_deletions, stems, synonyms
+from toolcast.text.stemming.stems import single_deletions, stems, synonyms
 
 
 def one(text: str) -> str:

@@ -6,10 +6,10 @@ import argparse
 import sys
 from contextlib import ExitStack
 
-from ..command_parser import add_chat_options
-from ..config_file import choose_model
-from ..mcp.chat_servers import open_servers
-from ..mcp.server_approval import ApprovalTerminal
+from .command_parser import add_chat_options
+from .config_file import choose_model
+from .mcp.chat_servers import open_servers
+from .mcp.server_approval import ApprovalTerminal
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     try:
-        from .web_startup import WebOptions, serve
+        from .web.web_startup import WebOptions, serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("starlette", "uvicorn"):
             raise

@@ -78,7 +78,7 @@ def _is_own(frame: FrameSummary) -> bool:
 
 
 def _libraries() -> list[str | Path]:
-    return [Path(__file__).parent, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
+    return [Path(__file__).parents[1], sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
 
 
 def _coloured(text: str, name: str, shell: Any) -> str:

@@ -13,8 +13,8 @@ from support.notebooks import Notebook
 from support.sync_and_async import API
 from toolcast import CallError, Engine, ToolCallPart, ToolcastError, ToolOrchestratingLLM, ValidationError
 from toolcast.errors import PromptError, RateLimited, TurnFailed
-from toolcast.helpers.short_tracebacks import render
 from toolcast.testing import ScriptedLLM
+from toolcast.text.short_tracebacks import render
 
 HERE = str(Path(__file__))
 

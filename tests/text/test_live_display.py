@@ -18,9 +18,9 @@ from support.sync_and_async import API
 from toolcast import Engine, Permissions, ToolCallPart, ToolContext, ToolOrchestratingLLM, Turn, ValidationError
 from toolcast.errors import RateLimited, StreamClosed
 from toolcast.events import Event, Finish, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
-from toolcast.helpers.json_text import json_text
-from toolcast.helpers.live_display import INTERVAL, Frame, LiveDisplay, can_encode, find_surface, in_notebook, text_of
 from toolcast.testing import ScriptedLLM, VirtualClock
+from toolcast.text.json_text import json_text
+from toolcast.text.live_display import INTERVAL, Frame, LiveDisplay, can_encode, find_surface, in_notebook, text_of
 
 TEXT = json_text(SEA)
 
@@ -135,7 +135,7 @@ class Vault(Album):
 
 def test_secrets_are_in_no_frame(api: API, notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
     data = {**SEA.model_dump(), "key": "hunter2"}
-    monkeypatch.setattr("toolcast.helpers.live_display.INTERVAL", 0)
+    monkeypatch.setattr("toolcast.text.live_display.INTERVAL", 0)
     api.show(ToolOrchestratingLLM(Vault, "x", ScriptedLLM(data)), "stream")
     assert len(notebook.frames) > 20
     assert not any("hunter2"[:4] in frame.html + frame.text for frame in notebook.frames)
@@ -191,7 +191,7 @@ def weather(city: str) -> str:
 
 
 def test_a_turn_shows_its_steps(api: API, notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcast.helpers.live_display.INTERVAL", 0)
+    monkeypatch.setattr("toolcast.text.live_display.INTERVAL", 0)
     calls = [ToolCallPart(str(at), "weather", f'{{"city": "{city}"}}') for at, city in enumerate(("Oslo", "Bergen"))]
     engine = Engine(ScriptedLLM(calls, "It rains."), [weather])
     turn = api.show(engine, "stream", "x")
@@ -215,7 +215,7 @@ def call_events(name: str, arguments: str) -> list[Event]:
 
 
 def test_progress_and_errors_of_tools(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcast.helpers.live_display.INTERVAL", 0)
+    monkeypatch.setattr("toolcast.text.live_display.INTERVAL", 0)
 
     def dig(depth: int, context: ToolContext[None]) -> None:
         """Dig."""

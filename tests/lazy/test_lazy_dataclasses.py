@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
 import toolcast
-from toolcast.helpers import lazy_dataclasses
+from toolcast.lazy import lazy_dataclasses
 
 Decorator = Callable[..., Any]
 lazy: Decorator = lazy_dataclasses.dataclass

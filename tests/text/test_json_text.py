@@ -14,10 +14,10 @@ from pydantic import BaseModel, Field
 from pydantic_core import PydanticSerializationError
 
 from toolcast import Engine, Result, Session, ToolCallPart, ToolOrchestratingLLM, user
-from toolcast.helpers.json_text import json_text, replace_surrogates
 from toolcast.prompts import PromptTemplate
 from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
+from toolcast.text.json_text import json_text, replace_surrogates
 from toolcast.toolbox import file_tools
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.function_schema import signature_of

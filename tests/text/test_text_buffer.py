@@ -7,7 +7,7 @@ import sys
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.helpers.text_buffer import JOIN_THRESHOLD, SliceableText, TextBuffer
+from toolcast.text.text_buffer import JOIN_THRESHOLD, SliceableText, TextBuffer
 
 
 def test_nothing_yet() -> None:

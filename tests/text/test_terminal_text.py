@@ -8,7 +8,7 @@ from unicodedata import category
 
 import pytest
 
-from toolcast.helpers.terminal_text import exposed, visible
+from toolcast.text.terminal_text import exposed, visible
 
 
 @pytest.mark.fault(143)

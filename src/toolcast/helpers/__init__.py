@@ -1,1 +1,0 @@
-"""Helpers without a subject of their own: text, JSON, reprs, lazy imports. Nothing here imports another package."""

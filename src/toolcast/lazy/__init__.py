@@ -1,0 +1,1 @@
+"""The fast import of toolcast: public names on first use, and dataclasses that are made on first use."""
