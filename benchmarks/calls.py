@@ -3,8 +3,8 @@
 `python benchmarks/calls.py` prints the tables, in less than a minute. A call is compared with the same request made
 with the bare HTTP client that toolcast uses, in the same run: what toolcast adds is the message. The rows "Network"
 measure toolcast's `Network` alone, bytes in and bytes out. The rows "by hand" are a floor: from the prompt's field to
-the object, and to each snapshot, with jiter and pydantic and nothing of toolcast, so without retries, time limits,
-hooks, reports and other providers. All rows in turn, the least of several rounds.
+the object, and to each snapshot that differs from the last, with jiter and pydantic and nothing of toolcast, so without
+retries, time limits, hooks, reports, nested types and other providers. All rows in turn, the least of several rounds.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from inspect import isawaitable
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, get_type_hints
 
 from canned import CHUNKS, Person, serving
 from jiter import from_json
 from page import summary, table
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 import toolcast
 from toolcast import OpenAI, ToolOrchestratingLLM
@@ -87,11 +89,11 @@ def _request(url: str, stream: bool, path: str = "Person/v1") -> HTTPRequest:
     """What toolcast sends."""
     preview = _orchestrator(url, None, path).preview(place="London").request
     assert preview is not None
-    body = json.dumps({**json.loads(preview.body), "stream": stream}).encode()
+    body = json.dumps({**json.loads(preview.body), "stream": stream}, separators=(",", ":")).encode()
     return HTTPRequest(preview.method, preview.url, preview.headers, body)
 
 
-def _plain(request: HTTPRequest) -> dict[str, str]:
+def plain_headers(request: HTTPRequest) -> dict[str, str]:
     return {name: value if isinstance(value, str) else value.reveal() for name, value in request.headers.items()}
 
 
@@ -107,7 +109,7 @@ def raw_sync(library: str, url: str) -> Client:
     """httpx or its fork, as it is."""
     client = importlib.import_module(library).Client()
     whole, streamed = _request(url, False), _request(url, True)
-    headers = _plain(whole)
+    headers = plain_headers(whole)
 
     def call() -> bytes:
         return bytes(client.post(whole.url, content=whole.body, headers=headers).content)
@@ -124,7 +126,7 @@ def raw_async(library: str, url: str) -> Client:
     httpx = importlib.import_module(library)
     client = httpx.AsyncClient(limits=httpx.Limits(max_connections=STREAMS, max_keepalive_connections=AT_ONCE))
     whole, streamed, held = _request(url, False), _request(url, True), _request(url, True, "Person/held/v1")
-    headers = _plain(whole)
+    headers = plain_headers(whole)
 
     async def call() -> bytes:
         return bytes((await client.post(whole.url, content=whole.body, headers=headers)).content)
@@ -149,7 +151,7 @@ def raw_aiohttp(url: str) -> Client:
     aiohttp = importlib.import_module("aiohttp")
     session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=STREAMS))
     whole, streamed, held = _request(url, False), _request(url, True), _request(url, True, "Person/held/v1")
-    headers = _plain(whole)
+    headers = plain_headers(whole)
 
     async def call() -> bytes:
         async with session.post(whole.url, data=whole.body, headers=headers) as response:
@@ -167,42 +169,81 @@ def raw_aiohttp(url: str) -> Client:
     return Client(call, stream, session.close, hold)
 
 
+MARK = "THE PROMPT"
+MOST_BYTES = 100_000_000
+
+_Partial = TypeAdapter(TypedDict("_Partial", get_type_hints(Person), total=False))
+
+
 class ByHand:
-    """A call written for one type, one provider and one client."""
+    """A call written for one flat type, one provider and one client, with what a correct one cannot leave out."""
 
     def __init__(self, url: str) -> None:
         request = _request(url, False)
         self.url = request.url
-        self.headers = _plain(request)
-        self._known = {name: value for name, value in json.loads(request.body).items() if name != "messages"}
+        self.headers = {**plain_headers(request), "accept-encoding": "identity"}
+        known = {**json.loads(request.body), "messages": [{"role": "user", "content": MARK}]}
+        self._around = {
+            stream: json.dumps({**known, "stream": stream}, separators=(",", ":")).split(json.dumps(MARK))
+            for stream in (False, True)
+        }
 
-    def body(self, stream: bool) -> bytes:
-        """The body of the request."""
-        message = {"role": "user", "content": "Someone who lived in {place}".format(place="London")}
-        return json.dumps({**self._known, "messages": [message], "stream": stream}, ensure_ascii=False).encode()
+    def body(self, stream: bool, **fields: str) -> bytes:
+        """Return the body of the request; nothing but the message is encoded for it."""
+        return json.dumps("Someone who lived in {place}".format(**fields)).join(self._around[stream]).encode()
 
     def parsed(self, status: int, data: bytes) -> Person:
-        """The object of a response."""
+        """Return the object of a response."""
         assert status == 200, data
         (choice,) = from_json(data)["choices"]
         assert choice["finish_reason"] in ("stop", "tool_calls"), choice
         (call,) = choice["message"]["tool_calls"]
+        assert call["function"]["name"] == "Person", call
         return Person.model_validate_json(call["function"]["arguments"])
 
 
 class Growing:
-    """The arguments of a streamed call so far."""
+    """A streamed response, cut anywhere."""
 
-    text = ""
+    def __init__(self, status: int) -> None:
+        assert status == 200, status
+        self._rest, self._text = b"", ""
+        self._shown: dict[str, Any] | None = None
+        self._is_finished = self._is_done = False
 
-    def snapshots(self, piece: bytes) -> Iterator[Person]:
-        """A snapshot for each event of a piece of whole events."""
-        for event in piece.split(b"\n\n"):
-            for choice in from_json(event[6:])["choices"] if event[6:] not in (b"", b"[DONE]") else ():
-                for call in choice["delta"].get("tool_calls", ()):
-                    self.text += call["function"]["arguments"]
-                    known = from_json(self.text.encode(), partial_mode="trailing-strings") if self.text else {}
-                    yield Person.model_construct(**known)
+    def feed(self, piece: bytes) -> Iterator[Person]:
+        """Yield a snapshot for each event that changes one."""
+        *events, self._rest = (self._rest + piece).replace(b"\r\n", b"\n").split(b"\n\n")
+        assert len(self._rest) + len(self._text) < MOST_BYTES
+        for event in events:
+            data = b"\n".join([line[5:].strip() for line in event.split(b"\n") if line.startswith(b"data:")])
+            if data == b"[DONE]":
+                self._is_done = True
+            elif data:
+                yield from self._read(from_json(data))
+
+    def _read(self, chunk: dict[str, Any]) -> Iterator[Person]:
+        assert "error" not in chunk, chunk
+        for choice in chunk["choices"]:
+            self._is_finished |= choice["finish_reason"] in ("stop", "tool_calls")
+            for call in choice["delta"].get("tool_calls", ()):
+                assert call["index"] == 0 and call["function"].get("name", "Person") == "Person", call
+                self._text += call["function"]["arguments"]
+                if self._text:
+                    yield from self._snapshot()
+
+    def _snapshot(self) -> Iterator[Person]:
+        known = _Partial.validate_json(self._text, experimental_allow_partial="trailing-strings")
+        if self._text[-1].isdigit() and isinstance(known.get("age"), int) and "city" not in known:
+            del known["age"]  # it may go on
+        if known != self._shown:
+            self._shown = known
+            yield Person.model_construct(**known)
+
+    def whole(self) -> Person:
+        """Return the object at the end of the response."""
+        assert self._is_finished and self._is_done, self._text
+        return Person.model_validate_json(self._text)
 
 
 def by_hand_sync(url: str) -> Client:
@@ -210,16 +251,17 @@ def by_hand_sync(url: str) -> Client:
     client, hand = importlib.import_module("httpx").Client(), ByHand(url)
 
     def call() -> Person:
-        response = client.post(hand.url, content=hand.body(False), headers=hand.headers)
+        response = client.post(hand.url, content=hand.body(False, place="London"), headers=hand.headers)
         return hand.parsed(response.status_code, response.content)
 
     def stream() -> Person:
-        growing = Growing()
-        with client.stream("POST", hand.url, content=hand.body(True), headers=hand.headers) as response:
+        body = hand.body(True, place="London")
+        with client.stream("POST", hand.url, content=body, headers=hand.headers) as response:
+            growing = Growing(response.status_code)
             for piece in response.iter_raw():
-                for _ in growing.snapshots(piece):
+                for _ in growing.feed(piece):
                     pass
-        return Person.model_validate_json(growing.text)
+        return growing.whole()
 
     return Client(call, stream, client.close)
 
@@ -230,16 +272,18 @@ def by_hand_aiohttp(url: str) -> Client:
     session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=STREAMS))
 
     async def call() -> Person:
-        async with session.post(hand.url, data=hand.body(False), headers=hand.headers) as response:
+        body = hand.body(False, place="London")
+        async with session.post(hand.url, data=body, headers=hand.headers) as response:
             return hand.parsed(response.status, await response.read())
 
     async def stream() -> Person:
-        growing = Growing()
-        async with session.post(hand.url, data=hand.body(True), headers=hand.headers) as response:
+        body = hand.body(True, place="London")
+        async with session.post(hand.url, data=body, headers=hand.headers) as response:
+            growing = Growing(response.status)
             async for piece in response.content.iter_any():
-                for _ in growing.snapshots(piece):
+                for _ in growing.feed(piece):
                     pass
-        return Person.model_validate_json(growing.text)
+        return growing.whole()
 
     return Client(call, stream, session.close, hold=call)  # awaited; it is not among HELD
 

@@ -314,9 +314,10 @@ def _tiny() -> float:
     make = ToolOrchestratingLLM(document.type, "Make one.", llm)
     request = make.preview().request
     assert request is not None
+    headers = calls.plain_headers(request)
 
     def raw() -> None:
-        with client.stream("POST", request.url, content=request.body) as response:
+        with client.stream("POST", request.url, content=request.body, headers=headers) as response:
             split_events(document, response.iter_raw())()
 
     def ours() -> None:
