@@ -116,6 +116,7 @@ if TYPE_CHECKING:
     )
     from .tools.tool_context import ToolContext as ToolContext
     from .values.approvals import ApprovalDecision as ApprovalDecision, PermissionRequest as PermissionRequest
+    from .values.budgets import Budget as Budget
     from .values.hooks import CallInfo as CallInfo, Hooks as Hooks, RequestInfo as RequestInfo, hooks as hooks
     from .values.prices import Prices as Prices
     from .values.server_tools import (
@@ -129,7 +130,7 @@ if TYPE_CHECKING:
     )
     from .values.settings import Settings as Settings, Timeouts as Timeouts
     from .values.turn import Turn as Turn
-    from .values.usage import Budget as Budget, Usage as Usage
+    from .values.usage import Usage as Usage
 else:
     from .lazy.lazy_exports import lazy_exports
 

@@ -17,7 +17,7 @@ from toolcast.apps import cli, map_command
 from toolcast.errors import AuthFailed, CallError, ToolcastError
 from toolcast.llms.request import ChatRequest
 from toolcast.testing import ScriptedLLM, use_llm
-from toolcast.values.usage import Budget
+from toolcast.values.budgets import Budget
 
 TEXTS = ["Alice is 31", "Bob is 5", "Carla is 44"]
 

@@ -13,7 +13,8 @@ import pytest
 
 from browser.axe import findings, looks
 from support.run_logs import REFLECTIONS, whole_run
-from toolcast.experiments.pei.assessment_files import PEIResult, ResultsFile
+from toolcast.experiments.pei.agreement import PEIResult
+from toolcast.experiments.pei.assessment_files import ResultsFile
 from toolcast.experiments.report.page import report_on
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright, run `nox -s browser`: NOT TESTED HERE")

@@ -20,7 +20,8 @@ from support.run_logs import LogWriter, whole_run
 from toolcast import Permissions, Rule, ToolContext, user
 from toolcast.chat.effects import StageTask
 from toolcast.errors import RateLimited, ToolcastError
-from toolcast.experiments.pei.assessment_files import PEIResult, ResultsFile
+from toolcast.experiments.pei.agreement import PEIResult
+from toolcast.experiments.pei.assessment_files import ResultsFile
 from toolcast.experiments.report.page import report_on
 from toolcast.messages import DocumentPart
 

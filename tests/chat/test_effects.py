@@ -54,8 +54,9 @@ from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.tool_context import ToolContext
 from toolcast.values.approvals import PermissionRequest
+from toolcast.values.budgets import Budget
 from toolcast.values.capabilities import Progress
-from toolcast.values.usage import Budget, Prices, Usage
+from toolcast.values.usage import Prices, Usage
 from user.session import address, spoken
 
 PICTURE = ImagePart(data=b"png", media_type="image/png")

@@ -18,9 +18,9 @@ from toolcast.chat.events import GenerationFailure, Interrupt, QueueMessage, Rej
 from toolcast.errors import BudgetExceeded, RoundsExceeded, ServerError, ToolcastError, TurnCancelled, TurnFailed
 from toolcast.messages import Message
 from toolcast.testing import ScriptedLLM
+from toolcast.values.budgets import Budget
 from toolcast.values.hooks import CallInfo, Hooks
 from toolcast.values.turn import Turn
-from toolcast.values.usage import Budget
 
 
 class Watch(Hooks):

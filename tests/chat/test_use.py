@@ -42,7 +42,7 @@ from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.tool_context import ToolContext
 from toolcast.values.accumulator import Accumulator
-from toolcast.values.usage import Budget
+from toolcast.values.budgets import Budget
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 

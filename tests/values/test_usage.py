@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from toolcast.values.budgets import LIMITS, Budget, BudgetTracker
 from toolcast.values.prices import TokenCounts
-from toolcast.values.usage import LIMITS, NO_USAGE, Budget, BudgetTracker, Prices, Usage, sum_usages
+from toolcast.values.usage import NO_USAGE, Prices, Usage, sum_usages
 from toolcast.values.usage_details import COUNTS, NO_DETAILS, UsageDetails
 
 counts = st.integers(0, 10**6)

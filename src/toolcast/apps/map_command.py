@@ -39,7 +39,8 @@ from ..llms.function_calling_llm import FunctionCallingLLM
 from ..prompts import RESERVED, PromptTemplate
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..text.terminal_text import visible
-from ..values.usage import NO_USAGE, Budget, Usage
+from ..values.budgets import Budget
+from ..values.usage import NO_USAGE, Usage
 from .api_keys import choose_llm
 from .command_parser import CommandParser, add_model_options, positive_int, positive_number, suggestion
 from .config_file import choose_model

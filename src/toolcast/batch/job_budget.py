@@ -18,8 +18,9 @@ from ..llms.client import client_of
 from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.request_gate import NOT_SENT, GateRequest
 from ..transport.network import IOBackend
+from ..values.budgets import Budget
 from ..values.prices import ZERO
-from ..values.usage import NO_USAGE, Budget, Usage
+from ..values.usage import NO_USAGE, Usage
 from .job_errors import BudgetReached
 from .pacing.request_queue import QueuedGate, RequestQueue
 from .progress.progress_text import money, number

@@ -7,9 +7,9 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from ..lazy.lazy_dataclasses import dataclass
+from ..values.budgets import Budget
 from ..values.option_suggestions import refuse_unknown
 from ..values.option_types import require, require_callable, require_flag, require_limit, require_optional
-from ..values.usage import Budget
 
 if TYPE_CHECKING:
     from .progress.job_progress import ProgressSnapshot

@@ -39,8 +39,9 @@ from ..messages import Message, ToolCallPart, ToolResultPart
 from ..tools.execution import ToolJob
 from ..tools.tool_context import ToolContext
 from ..transport.network import IOBackend
+from ..values.budgets import BudgetTracker
 from ..values.hooks import CallHooks
-from ..values.usage import BudgetTracker, Usage
+from ..values.usage import Usage
 from .actions import Order
 from .chat_context import ChatContext
 from .events import (

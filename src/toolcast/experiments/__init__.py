@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         TerminalOperator as TerminalOperator,
         UnattendedOperator as UnattendedOperator,
     )
+    from .pei.agreement import Agreement as Agreement, PEIResult as PEIResult, agreement as agreement
     from .pei.assessment import (
         AssessmentOptions as AssessmentOptions,
         PEIAssessment as PEIAssessment,
@@ -47,13 +48,7 @@ if TYPE_CHECKING:
         aassess as aassess,
         assess as assess,
     )
-    from .pei.assessment_files import (
-        Agreement as Agreement,
-        PEIResult as PEIResult,
-        ResultsError as ResultsError,
-        ResultsFile as ResultsFile,
-        agreement as agreement,
-    )
+    from .pei.assessment_files import ResultsError as ResultsError, ResultsFile as ResultsFile
     from .pei.rating_text import rating_in as rating_in
     from .pei.run_history import history_of as history_of
     from .pei.scale import PEI_SCALE as PEI_SCALE, PEIScale as PEIScale, ScaleError as ScaleError

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict
 
 from ..agents.sessions.session import Session
-from ..values.usage import Budget
+from ..values.budgets import Budget
 from .protocol import FrontEndProtocol
 from .user_limits import BudgetOf, RequestLimits
 

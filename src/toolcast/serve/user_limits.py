@@ -9,7 +9,8 @@ import anyio
 
 from ..lazy.lazy_dataclasses import dataclass
 from ..messages import TextPart
-from ..values.usage import Budget, BudgetTracker, Usage
+from ..values.budgets import Budget, BudgetTracker
+from ..values.usage import Usage
 from .protocol import PublicError, RunInput
 
 BudgetOf: TypeAlias = Callable[[Any], "Budget | None"]

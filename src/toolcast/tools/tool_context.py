@@ -15,7 +15,7 @@ from ..async_support.cancellation import Cancellation
 from ..errors import TurnCancelled
 from ..events import ToolProgress
 from ..lazy.lazy_dataclasses import dataclass
-from ..values.usage import BudgetTracker
+from ..values.budgets import BudgetTracker
 
 D = TypeVar("D", default=Any)
 

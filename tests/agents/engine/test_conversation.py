@@ -18,7 +18,8 @@ from toolcast.agents.permissions.permissions import Rule
 from toolcast.errors import BudgetExceeded
 from toolcast.messages import assistant, tool_result, user
 from toolcast.testing import ScriptedLLM
-from toolcast.values.usage import Budget, Usage
+from toolcast.values.budgets import Budget
+from toolcast.values.usage import Usage
 
 ASKED = (user("Go."), assistant(call("a", "look"), call("b", "look")))
 

@@ -46,8 +46,9 @@ from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.tool_context import ToolContext
 from toolcast.values.approvals import PermissionRequest
+from toolcast.values.budgets import Budget
 from toolcast.values.settings import Settings
-from toolcast.values.usage import Budget, Usage
+from toolcast.values.usage import Usage
 
 ONCE = Usage(10, 5)  # what each answer of a ScriptedLLM costs
 LOOK = call("c1", "look", '{"city": "Oslo"}')

@@ -18,8 +18,9 @@ from toolcast.errors import BudgetExceeded, RepeatedCall, RoundsExceeded, Timeou
 from toolcast.messages import user
 from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.values.budgets import Budget
 from toolcast.values.settings import Settings, Timeouts
-from toolcast.values.usage import Budget, Prices, Usage
+from toolcast.values.usage import Prices, Usage
 
 LOOK = call("c", "look")
 

@@ -60,7 +60,8 @@ from toolcast.llms.client import LLMClient
 from toolcast.messages import Message, assistant, tool_result, user
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.tool_context import ToolContext
-from toolcast.values.usage import Budget, Usage
+from toolcast.values.budgets import Budget
+from toolcast.values.usage import Usage
 
 ONCE = Usage(10, 5)
 TOO_LONG = ContextTooLong("too long", status=400)

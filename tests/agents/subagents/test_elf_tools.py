@@ -17,8 +17,8 @@ from toolcast.errors import ServerError, TurnCancelled
 from toolcast.events import Finish, StopReason, TextDelta, ToolProgress
 from toolcast.messages import Message, ToolCallPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
+from toolcast.values.budgets import Budget
 from toolcast.values.turn import Turn
-from toolcast.values.usage import Budget
 
 
 def calls(name: str, /, **arguments: Any) -> ToolCallPart:

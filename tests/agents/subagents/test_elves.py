@@ -24,8 +24,8 @@ from toolcast.messages import Message, ToolCallPart
 from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.tool_context import ToolContext
+from toolcast.values.budgets import Budget, BudgetTracker
 from toolcast.values.states import ELF
-from toolcast.values.usage import Budget, BudgetTracker
 
 
 def texts(messages: tuple[Message, ...]) -> list[str]:

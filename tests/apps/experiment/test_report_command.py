@@ -9,7 +9,8 @@ import pytest
 from support.process import Process
 from support.run_logs import whole_run
 from toolcast.apps import cli
-from toolcast.experiments.pei.assessment_files import PEIResult, ResultsFile
+from toolcast.experiments.pei.agreement import PEIResult
+from toolcast.experiments.pei.assessment_files import ResultsFile
 from toolcast.experiments.report.chart_rendering import Picture
 
 

@@ -18,8 +18,8 @@ from support.pei_logs import Line, asked, chat_message, plain_cycle, tool_cycle,
 from toolcast import LlamaCpp, Ollama, Settings, ToolCallPart, Usage
 from toolcast.errors import BadRequest, ConnectFailed, ContextTooLong
 from toolcast.events import Finish, TextDelta, UsageReport
+from toolcast.experiments.pei.agreement import PEIResult
 from toolcast.experiments.pei.assessment import PEIAssessment, PEIReport, aassess, assess
-from toolcast.experiments.pei.assessment_files import PEIResult
 from toolcast.experiments.pei.scale import PEI_SCALE, PEIScale
 from toolcast.llms import CachedLLM, Capabilities
 from toolcast.llms.local.llama_server import ServerOptions

@@ -13,14 +13,14 @@ from hypothesis import given, strategies as st
 
 from support.process import Process
 from toolcast import ToolcastError
-from toolcast.experiments.pei.assessment_files import (
+from toolcast.experiments.pei.agreement import (
     EvaluatorRatings,
     PairsOfRatings,
     PEIResult,
-    ResultsFile,
     agreement,
     krippendorff_alpha,
 )
+from toolcast.experiments.pei.assessment_files import ResultsFile
 
 TIME = "2026-11-22T10:00:00.000000Z"
 

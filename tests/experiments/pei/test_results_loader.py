@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolcast.experiments.pei.assessment_files import PEIResult, ResultsError, ResultsFile, read_results, results_of
+from toolcast.experiments.pei.agreement import PEIResult
+from toolcast.experiments.pei.assessment_files import ResultsError, ResultsFile, read_results, results_of
 
 ONE = PEIResult("run", "local:smollm2", 3, "Level\u2028 3.", "2026-09-21T12:00:00Z")
 TWO = PEIResult("run", "openai:gpt", None, "Hm.", "2026-09-21T12:00:01Z")

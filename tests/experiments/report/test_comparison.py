@@ -8,7 +8,7 @@ from typing import Any
 
 from support.run_logs import CONFIG, LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import read_log
-from toolcast.experiments.pei.assessment_files import PEIResult
+from toolcast.experiments.pei.agreement import PEIResult
 from toolcast.experiments.report.comparison import comparison_of
 from toolcast.experiments.report.html import render
 from toolcast.experiments.report.sections import ReportedRun

@@ -15,7 +15,8 @@ import pytest
 from support.process import Process
 from support.run_logs import REFLECTIONS, LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import LogError
-from toolcast.experiments.pei.assessment_files import PEIResult, ResultsError, ResultsFile
+from toolcast.experiments.pei.agreement import PEIResult
+from toolcast.experiments.pei.assessment_files import ResultsError, ResultsFile
 from toolcast.experiments.report.chart_rendering import Picture
 from toolcast.experiments.report.html import environment
 from toolcast.experiments.report.page import PICTURED, Report, logs_in, report_on

@@ -9,7 +9,7 @@ import pytest
 
 from support.run_logs import LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import read_log
-from toolcast.experiments.pei.assessment_files import PEIResult
+from toolcast.experiments.pei.agreement import PEIResult
 from toolcast.experiments.report.html import Cell, render
 from toolcast.experiments.report.sections import (
     ReportedRun,

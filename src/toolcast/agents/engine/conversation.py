@@ -18,7 +18,8 @@ from ...messages import Message, ToolResultPart, tool_result
 from ...providers.bound_thoughts import bound_thought
 from ...providers.content_parts import CallIds
 from ...values.approvals import ApprovalDecision
-from ...values.usage import NO_USAGE, Budget, BudgetTracker, Usage
+from ...values.budgets import Budget, BudgetTracker
+from ...values.usage import NO_USAGE, Usage
 from ..permissions.permissions import Rule
 from .compaction import Compaction, compact
 from .history import estimate_tokens, repair, unanswered_calls

@@ -15,13 +15,13 @@ from ...llms.named_llms import chosen_llm, found_llm
 from ...llms.request import Messages, Tools
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.tool_options import ToolErrors, check_output_limit, check_timeout, check_tool_errors
+from ...values.budgets import Budget
 from ...values.hooks import CallHooks, Hooks, as_hooks
 from ...values.option_suggestions import refuse_unknown
 from ...values.server_tools import ServerTool, split_tools
 from ...values.settings import Settings
 from ...values.states import Observer
 from ...values.tool_spec import ToolCachePoint
-from ...values.usage import Budget
 from ..permissions.permissions import UNGUARDED, Permissions
 from .compaction import Compaction
 from .instructions import Instruction, Instructions, as_instructions

@@ -35,9 +35,9 @@ from ...tools.function_schema import BoundCall
 from ...tools.tool_context import ToolContext
 from ...tools.tool_results import error_text, remedy_of
 from ...values.approvals import ApprovalDecision, PermissionRequest
+from ...values.budgets import BudgetTracker
 from ...values.hooks import CallHooks
 from ...values.server_tools import APPROVED, is_reviewable, unapproved, waits_for_approval
-from ...values.usage import BudgetTracker
 from ..permissions.argument_values import is_plain_object, to_plain
 from ..permissions.call_decisions import CallDecisions, denied, split_approvals, to_decision
 from ..permissions.permissions import UNGUARDED, Permissions

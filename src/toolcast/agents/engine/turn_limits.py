@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...errors import BudgetExceeded, RepeatedCall, RoundsExceeded
 from ...messages import ToolCallPart
-from ...values.usage import BudgetTracker
+from ...values.budgets import BudgetTracker
 from .engine_config import EngineConfig
 
 

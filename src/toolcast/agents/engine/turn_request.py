@@ -12,8 +12,8 @@ from ...llms.request import Messages, as_messages
 from ...messages import Message
 from ...tools.callable_tool import as_tools
 from ...values.approvals import ApprovalDecision
+from ...values.budgets import Budget, BudgetTracker
 from ...values.option_suggestions import refuse_unknown
-from ...values.usage import Budget, BudgetTracker
 from .conversation import Conversation
 from .engine_config import EngineConfig
 from .history import find_problems, unanswered_calls

@@ -31,8 +31,8 @@ from ...llms.request import Messages, Tools
 from ...text.reprs import safe_repr
 from ...tools.callable_tool import CallableTool
 from ...tools.tool_context import ToolContext
+from ...values.budgets import Budget, BudgetTracker
 from ...values.states import ELF, Observer, Trace
-from ...values.usage import Budget, BudgetTracker
 from ..engine.engine import Conversational, Engine, as_engine
 from .elf_run import ELF_CHAIN, GRACE, ElfEvent, ElfResult, ElfRun, waiting_for
 

@@ -17,8 +17,9 @@ from ...errors import ToolcastError
 from ...experiments.experiment_config import ExperimentConfig, is_ollama_model
 from ...experiments.llm_setup import check_setup
 from ...experiments.log_reading import read_log
+from ...experiments.pei.agreement import PEIResult
 from ...experiments.pei.assessment import PEIAssessment
-from ...experiments.pei.assessment_files import PEIResult, ResultsFile, read_results
+from ...experiments.pei.assessment_files import ResultsFile, read_results
 from ...experiments.pei.run_history import CYCLES
 from ...experiments.pei.scale import PEI_SCALE, PEIScale
 from ...llms.function_calling_llm import FunctionCallingLLM

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from ...errors import ToolcastError
+from ...experiments.pei.agreement import PEIResult, agreement
 from ...experiments.pei.assessment import PEIAssessment
-from ...experiments.pei.assessment_files import PEIResult, ResultsFile, agreement
+from ...experiments.pei.assessment_files import ResultsFile
 from ...experiments.pei.scale import PEI_SCALE, PEIScale
 from ...text.terminal_text import visible
 from ..api_keys import choose_llm

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from ...errors import ContextTooLong, ToolcastError
+from ...experiments.pei.agreement import Agreement, PairsOfRatings, PEIResult
 from ...experiments.pei.assessment import PEIAssessment
-from ...experiments.pei.assessment_files import Agreement, PairsOfRatings, PEIResult
 from ...experiments.pei.scale import PEIScale
 from ...llms.function_calling_llm import FunctionCallingLLM
 from ...text.terminal_text import visible

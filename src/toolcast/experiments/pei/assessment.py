@@ -38,7 +38,7 @@ from ...text.reprs import safe_repr
 from ...tools.callable_tool import CallableTool
 from ...transport.network import IOBackend
 from ...values.settings import NOTHING_SET, Settings
-from .assessment_files import PEIResult
+from .agreement import PEIResult
 from .rating_text import rating_in
 from .run_history import history_of
 from .scale import PEI_SCALE, PEIScale

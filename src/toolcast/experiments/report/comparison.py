@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Final, cast
 
 from ...lazy.lazy_dataclasses import dataclass
-from ..pei.assessment_files import agreement
+from ..pei.agreement import agreement
 from .chart_rendering import Picture
 from .html import Cell, Section, Table, Value
 from .sections import NOTHING, ReportedRun, count, decimal, duration, status_of

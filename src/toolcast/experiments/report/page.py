@@ -29,7 +29,8 @@ from ...lazy.lazy_dataclasses import dataclass
 from ...llms.embeddings.offline import Embedder
 from ..embedders import embedder_of
 from ..event_log import LogError, read_log
-from ..pei.assessment_files import PEIResult, results_of
+from ..pei.agreement import PEIResult
+from ..pei.assessment_files import results_of
 from ..pei.scale import PEI_SCALE
 from . import charts
 from .chart_data import COLOURS, LINES, tokens_of

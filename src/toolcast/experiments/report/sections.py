@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Final
 
 from ...lazy.lazy_dataclasses import dataclass
-from ..pei.assessment_files import EvaluatorRatings, PEIResult, agreement
+from ..pei.agreement import EvaluatorRatings, PEIResult, agreement
 from ..pei.scale import PEI_SCALE
 from .chart_rendering import Picture
 from .html import Cell, Fold, Section, Table, Value
