@@ -83,7 +83,9 @@ class Telemetry:
 
     @property
     def open_count(self) -> int:
-        return sum(telemetry_hooks(self.tracers, self.meters, capture).open_count for capture in (False, True))
+        """The number of operations that have begun and not ended."""
+        both = [telemetry_hooks(self.tracers, self.meters, capture) for capture in (False, True)]
+        return sum(len(each._operations) + len(each._errors) for each in both)
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from support.loopback import CLOSE, END, HOLD, Loopback, chunk, head, whole
 from toolcast.async_support.cancellation import Cancellation
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.toolbox.fetch import fetch_tool
-from toolcast.toolbox.public_addresses import IPAddress, is_public
+from toolcast.toolbox.public_addresses import IPAddress, refusal
 from toolcast.tools.callable_tool import CallableTool, ToolOutput
 from toolcast.tools.tool_context import ToolContext
 from toolcast.transport.httpx_network import HttpxNetwork
@@ -208,7 +208,7 @@ def test_a_redirect_to_nowhere_is_an_answer(server: Loopback) -> None:
 )  # fmt: skip
 def test_every_redirect_is_looked_at(onward: str, server: Loopback) -> None:
     def allowed(address: IPAddress) -> bool:
-        return str(address) == "127.0.0.1" or is_public(address)
+        return str(address) == "127.0.0.1" or refusal(address) is None
 
     def resolve(host: str, port: int) -> Sequence[str]:
         return ["127.0.0.1"] if host == "example.com" else ["192.168.0.1"]

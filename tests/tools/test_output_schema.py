@@ -32,9 +32,7 @@ from toolcast.tools.output_schema import (
     description_of,
     enclosing_locals,
     name_of,
-    needs_wrapping,
     output_schema,
-    schema_for,
     union_members,
     wrap,
 )
@@ -178,14 +176,14 @@ VALUES = [
 
 @pytest.mark.parametrize("type_form", OBJECTS, ids=lambda value: repr(value).partition(" at 0x")[0])
 def test_json_objects_are_the_arguments_themselves(type_form: Any) -> None:
-    assert not needs_wrapping(type_form)
-    check(schema_for(type_form))
+    assert not output_schema(type_form).wrapped
+    check(output_schema(type_form).parameters)
 
 
 @pytest.mark.parametrize("type_form", VALUES, ids=lambda value: repr(value).partition(" at 0x")[0])
 def test_everything_else_is_wrapped(type_form: Any) -> None:
-    assert needs_wrapping(type_form)
-    schema = schema_for(type_form)
+    assert output_schema(type_form).wrapped
+    schema = output_schema(type_form).parameters
     check(schema)
     assert list(schema["properties"]) == schema["required"] == ["value"]
 
@@ -211,15 +209,15 @@ def test_any_type_gives_a_schema_that_services_take(fields: dict[str, Any], type
         for name, (inner, required) in fields.items()
     }
     model = create_model("Made", **definitions)
-    schema = schema_for(model)
+    schema = output_schema(model).parameters
     check(schema)
     assert set(schema["properties"]) == set(fields)
-    check(schema_for(type_form))
-    check(schema_for(list[model]))
+    check(output_schema(type_form).parameters)
+    check(output_schema(list[model]).parameters)
 
 
 def test_schema_of_a_model() -> None:
-    assert schema_for(Album) == {
+    assert output_schema(Album).parameters == {
         "type": "object",
         "properties": {
             "title": {"type": "string"},
@@ -244,12 +242,12 @@ def test_a_recursive_root_is_put_in_place_of_its_reference() -> None:
     children = {"type": "array", "items": {"$ref": "#/$defs/Node"}, "default": []}
     node = {"type": "object", "properties": {"value": {"type": "integer"}, "children": children}}
     node |= {"required": ["value"]}
-    assert schema_for(Node) == node | {"$defs": {"Node": node | {"description": "A node."}}}
+    assert output_schema(Node).parameters == node | {"$defs": {"Node": node | {"description": "A node."}}}
 
 
 def test_unions_are_any_of_and_need_no_openapi() -> None:
     kinds = {"anyOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}]}
-    assert schema_for(Animal)["properties"] == {"value": kinds}
+    assert output_schema(Animal).parameters["properties"] == {"value": kinds}
 
 
 def test_wrap() -> None:
@@ -265,7 +263,7 @@ def test_a_default_that_is_no_json_costs_no_warning() -> None:
     class Odd(BaseModel):
         color: Any = object()
 
-    assert schema_for(Odd)["properties"] == {"color": {}}
+    assert output_schema(Odd).parameters["properties"] == {"color": {}}
 
 
 def test_models_that_were_completed_later_in_the_same_function() -> None:
@@ -282,8 +280,8 @@ def test_models_that_were_completed_later_in_the_same_function() -> None:
     class Legs(BaseModel):
         count: int
 
-    assert set(schema_for(Head)["$defs"]) == {"Tail"}
-    assert set(schema_for(Body)["$defs"]) == {"Legs"}
+    assert set(output_schema(Head).parameters["$defs"]) == {"Tail"}
+    assert set(output_schema(Body).parameters["$defs"]) == {"Legs"}
 
 
 @pytest.mark.parametrize(
@@ -308,7 +306,7 @@ def test_models_that_were_completed_later_in_the_same_function() -> None:
 )
 def test_what_is_no_output_type(type_form: Any, why: str) -> None:
     with pytest.raises(OutputTypeError, match=f"{why}.*An output type is a Pydantic model") as caught:
-        schema_for(type_form)
+        output_schema(type_form)
     assert "errors.pydantic.dev" not in str(caught.value)
 
 
@@ -317,7 +315,7 @@ def test_a_model_that_cannot_be_completed() -> None:
         x: Missing  # type: ignore[name-defined] # noqa: F821
 
     with pytest.raises(OutputTypeError, match=r"Missing|fully defined"):
-        schema_for(Open)
+        output_schema(Open)
 
 
 # Unions

@@ -221,9 +221,9 @@ class ChatContext:
     held: tuple[Message, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-serialisable data, in the form of earlier versions where no newer field is in use."""
+        """Return JSON-serialisable data, without the fields of `SELDOM_USED` that are empty."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {name: _to_plain(value) for name, value in values.items() if value or name not in NEWER_FIELDS}
+        return {name: _to_plain(value) for name, value in values.items() if value or name not in SELDOM_USED}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ChatContext:
@@ -332,8 +332,8 @@ def _streamed(data: Mapping[str, Any]) -> Streamed:
     return Streamed(events) if events else NOTHING_STREAMED
 
 
-NEWER_FIELDS: Final = ("mode", "marks", "branches", "held")
-"""The fields that earlier versions do not read."""
+SELDOM_USED: Final = ("mode", "marks", "branches", "held")
+"""The fields that most chats do not use."""
 
 _READERS: Final[Mapping[str, Any]] = {
     "messages": _each(_message),

@@ -21,7 +21,7 @@ from ..values.approvals import Action
 from ..values.citations import Citation, Grounding
 from ..values.usage import Usage
 from ..values.usage_details import UsageDetails
-from .chat_context import NEWER_FIELDS, ChatContext, ChatMark, ChatState, MarkKind, Stage, Streamed
+from .chat_context import SELDOM_USED, ChatContext, ChatMark, ChatState, MarkKind, Stage, Streamed
 from .events import USER_EVENTS, USER_PARTS, ChatEvent, Restored, WorkEvent
 from .guards import is_late
 from .transitions import ACTIONS, ALWAYS, GUARDS, TABLE, Row
@@ -92,7 +92,7 @@ class _Form(NamedTuple):
 _OPAQUE: Final = "JsonObject | null"
 
 _FORMS: Final[Mapping[type, _Form]] = {
-    ChatContext: _Form(absent=NEWER_FIELDS, own={"mode?": "string | null"}),
+    ChatContext: _Form(absent=SELDOM_USED, own={"mode?": "string | null"}),
     ChatMark: _Form(
         hidden=("at",),
         own={"index": "number"},

@@ -239,11 +239,6 @@ class TelemetryHooks(Hooks):
         self._operations: dict[str, _Operation] = {}  # those that have begun and not ended, by their ids
         self._errors: dict[str, BaseException] = {}
 
-    @property
-    def open_count(self) -> int:
-        """The number of operations that have begun and not ended."""
-        return len(self._operations) + len(self._errors)
-
     # Requests and responses.
 
     @_not_nested

@@ -159,7 +159,7 @@ def to_record_text(record: Mapping[str, Any]) -> str:
 
 
 def to_record(data: Any, where: str) -> dict[str, Any]:
-    """Return the record in the data of `to_record_text`, which has no checksum if an earlier version wrote it.
+    """Return the record in the data of `to_record_text`. Its checksum may have been removed, after a repair by hand.
 
     Raises:
         ToolcastError: It is damaged; the message names the place, `where`.

@@ -55,11 +55,6 @@ def refusal(address: IPAddress) -> str | None:
     return next((f"{address}, which is {what}" for what in chain(lacking, kinds)), None)
 
 
-def is_public(address: IPAddress) -> bool:
-    """Return whether `address` is public."""
-    return refusal(address) is None
-
-
 def _ipv4_in(address: IPAddress) -> IPv4Address | None:
     """Return the IPv4 address that `address` leads to: mapped, tunnelled (6to4) or translated (NAT64)."""
     if not isinstance(address, IPv6Address):

@@ -169,20 +169,10 @@ class TypeValidator:
         )
 
 
-def schema_for(type_form: Any) -> Schema:
-    """Return the JSON Schema of the arguments of a tool that makes a `type_form`. Its root is an object."""
-    return output_schema(type_form).parameters
-
-
 def calls_functions(type_form: Any) -> bool:
     """Return whether validating a `type_form` calls functions, such as validators: they may take any time."""
     schema, source = split_definitions(_adapter(type_form).core_schema)
     return has_functions(schema, source)
-
-
-def needs_wrapping(type_form: Any) -> bool:
-    """Return whether a `type_form` is not a JSON object, and so is requested as `{"value": ...}`."""
-    return output_schema(type_form).wrapped
 
 
 def wrap(schema: Mapping[str, Any]) -> Schema:

@@ -317,7 +317,7 @@ def _calculated_cost(provider: str, model: str, usage: TokenCounts) -> Decimal |
     }
     tokens |= _details(usage)
     if not (usage.details.input_audio_tokens or usage.details.output_audio_tokens):
-        # Usage without details, of an earlier version: all of its audio counts as input.
+        # Usage without details: all of its audio counts as input.
         tokens["input_audio_tokens"] = max(min(usage.audio_tokens, usage.input_tokens - cached), 0)
     for kind in ("audio", "image", "video"):
         if tokens.get(f"input_{kind}_tokens"):  # the list needs their number in the cache: cached input counts as text

@@ -105,7 +105,7 @@ class Usage:
         """Return JSON-compatible data: the token counts, and a known cost in US dollars as text.
 
         A cost of which only a part is known is in `known_cost`. Reasoning and audio tokens and the details are left out
-        where there are none: such data has the form of earlier versions.
+        where there are none.
         """
         data: dict[str, Any] = {name: count for name in TOKENS if (count := getattr(self, name)) or name not in _NEWER}
         if self.details is not NO_DETAILS and (details := self.details.to_dict()):
@@ -121,7 +121,7 @@ class Usage:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Usage:
-        """Return the usage from the data of `to_dict`. Missing counts are 0, as in files of earlier versions."""
+        """Return the usage from the data of `to_dict`. Missing counts are 0."""
         if unknown := data.keys() - _KEYS:
             raise ValueError(
                 f"{sorted(map(str, unknown))[0]!r:.50} is no field of a usage; there are: {', '.join(_KEYS)}"

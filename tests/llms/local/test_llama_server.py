@@ -18,7 +18,8 @@ from toolcast.errors import NotFound, ServerError
 from toolcast.llms.local import llama_server as local_model
 from toolcast.llms.local.llama_server import LocalServer, ServerOptions, check_file, running
 from toolcast.llms.local.weights import WEIGHTS, weights_path
-from toolcast.providers.llama_cpp.grammar import grammar, parameters_schema
+from toolcast.providers.llama_cpp.grammar import calls_schema, grammar
+from toolcast.values.tool_spec import ToolSpec
 
 HAS_MODEL = find_spec("xllamacpp") is not None and weights_path().is_file()
 needs_model = pytest.mark.skipif(not HAS_MODEL, reason="needs xllamacpp and `toolcast pull smollm2`: NOT TESTED")
@@ -95,7 +96,7 @@ def test_it_answers_its_key_alone_and_starts_again() -> None:
     url = server.base_url
     assert url.startswith("http://127.0.0.1:") and url.endswith("/v1")
     schema = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}}
-    rules = grammar(parameters_schema(schema))
+    rules = grammar(calls_schema([ToolSpec("t", "", schema)]))
     body = {"prompt": "Ann is 30.", "grammar": rules, "max_tokens": 99, "temperature": 0}
     status, answer = _post(f"{url}/completions", body, server.api_key.reveal())
     person = json.loads(answer["choices"][0]["text"])

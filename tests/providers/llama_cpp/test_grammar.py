@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, create_model
 
 from support.grammar_models import FIELDS
 from toolcast.errors import BadRequest
-from toolcast.providers.llama_cpp.grammar import SchemaLimits, calls_schema, grammar, parameters_schema
+from toolcast.providers.llama_cpp.grammar import SchemaLimits, calls_schema, grammar
 from toolcast.values.tool_spec import ToolSpec
 
 KNOWN = {
@@ -19,6 +19,10 @@ KNOWN = {
     "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
     "multipleOf",
 }  # fmt: skip
+
+
+def parameters_schema(parameters: dict[str, Any], limits: SchemaLimits | None = None) -> Any:
+    return calls_schema([ToolSpec("t", "", parameters)], limits=limits)
 
 
 def _field(type_form: Any, limits: SchemaLimits | None = None) -> Any:

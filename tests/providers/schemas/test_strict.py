@@ -22,7 +22,7 @@ from toolcast.providers.schemas.strict import (
     openai_strict,
 )
 from toolcast.providers.tool_calls.json_calls import CallFormat, response_schema, with_object_root
-from toolcast.tools.output_schema import schema_for
+from toolcast.tools.output_schema import output_schema
 from toolcast.values.tool_spec import ToolSpec
 
 Schema = dict[str, Any]
@@ -55,7 +55,7 @@ def _or_null(form: Any) -> Any:
 
 def _model(*forms: Any, **fields: Any) -> Schema:
     made: dict[str, Any] = {f"f{n}": (form, ...) for n, form in enumerate(forms)} | fields
-    return schema_for(create_model("Made", **made))
+    return output_schema(create_model("Made", **made)).parameters
 
 
 # -- the rules, once more
@@ -231,7 +231,7 @@ def _cases(draw: st.DrawFn, dialect: str) -> tuple[type[BaseModel], Any]:
         with_default = name in DEFAULTS and form == FIELDS[name] and draw(st.booleans())
         fields[f"f{number}"] = (form, DEFAULTS[name] if with_default else ...)
     model = create_model("Made", **fields)
-    adapted = ALL[dialect](schema_for(model))
+    adapted = ALL[dialect](output_schema(model).parameters)
     assert adapted.loose is None
     return model, _Instance(draw, adapted.schema).of(adapted.schema)
 
@@ -356,7 +356,7 @@ RECURSIVE: Schema = _x({"$ref": "#/$defs/N"}, **{"$defs": {"N": _x({"type": "arr
 @pytest.mark.parametrize(
     ("dialect", "schema", "reason"),
     [
-        ("openai", schema_for(dict[str, int]), "the schema is an open map"),
+        ("openai", output_schema(dict[str, int]).parameters, "the schema is an open map"),
         ("openai", _model(meta=(dict[str, Song], ...)), "'meta' is an open map"),
         ("openai", _model(list[Open]), "'Open' is an open map"),
         ("openai", _model(list[dict[str, int]]), "'f0[]' is an open map"),

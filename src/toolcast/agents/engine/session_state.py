@@ -63,7 +63,7 @@ class SessionState:
 def opened_record(id: str, time: float, details: Mapping[str, Any] | None = None) -> Record:
     """Return the first record of a log, or a further one that adds `details`, for example a title.
 
-    Details are for people. They are in a record of a known kind, so that earlier versions read the log too.
+    Details are for people.
     """
     record: Record = {"kind": "opened", "version": list(VERSION), "id": id, "time": time}
     return {**record, "details": dict(details)} if details else record
@@ -87,7 +87,6 @@ def difference(before: SessionState, after: SessionState) -> list[Record]:
     sent = after.instructions
     changed = {} if sent == before.instructions else {"instructions": sent and sent.to_dict()}
     if changed or (after.turns, after.end) != (before.turns, before.end):
-        # Instructions are in a record of a known kind, so that earlier versions read the log too.
         records.append({"kind": "turn", "turns": after.turns, "end": after.end, **changed})
     if (after.answers, after.injected) != (before.answers, before.injected):
         injected = [message.to_dict() for message in after.injected]
@@ -119,7 +118,6 @@ def _added_records(before: SessionState, after: SessionState) -> list[Record] | 
 def _message_record(message: Message, after: SessionState, count: int) -> Record:
     """Return the record of the message that makes `count` of them."""
     record: Record = {"kind": "message", "message": message.to_dict()}
-    # Beside the message, so that earlier versions read the log too.
     return record if after.stored is None or count != after.seen else {**record, "stored": asdict(after.stored)}
 
 
@@ -300,7 +298,7 @@ def _usage(log: _LogReader, record: Mapping[str, Any]) -> None:
 
 
 def _usage_from(data: Mapping[str, Any]) -> Usage:
-    for name in TOKENS[:4]:  # the others are missing in files of earlier versions
+    for name in TOKENS[:4]:  # the others are left out where they are 0
         _require_type(int, data[name])
     return Usage.from_dict({name: data[name] for name in (*TOKENS, "details", "cost", "known_cost") if name in data})
 

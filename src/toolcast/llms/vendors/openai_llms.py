@@ -171,7 +171,9 @@ class OpenAICompatible(ServiceLLM):
         api: API = "responses" if kind[1] == b"response" else "chat"
         if (api == "responses") == self.speaks_responses:
             return self.adapter
-        other = copy(self)  # for a response of the other protocol, such as of a batch of an earlier version
+        other = copy(
+            self
+        )  # for a response of the other protocol, such as of a batch that was submitted with another `api=`
         other.api = api
         return other.adapter
 

@@ -75,12 +75,6 @@ def grammar(schema: Schema, *, or_text: bool = False) -> str:
     return f"%llguidance {{}}\n{start}%json {body}"
 
 
-def parameters_schema(parameters: Mapping[str, Any], limits: SchemaLimits | None = None) -> Schema:
-    """Return the rewritten schema of one object, given Pydantic's. Raise `BadRequest` if none can exist."""
-    rewriting = _Rewriting(limits or SchemaLimits())
-    return rewriting.finish(rewriting.root(parameters, "the schema"))
-
-
 def calls_schema(
     tools: Sequence[ToolSpec], *, parallel: bool = False, named: bool = False, limits: SchemaLimits | None = None
 ) -> Schema:
