@@ -64,7 +64,7 @@ def test_without_opt_in_nothing_changes_and_nothing_is_imported(project: Project
 
             def test_imports(pytestconfig):
                 loaded = {name for name in sys.modules if name.partition(".")[0] in ("toolcast", "pydantic")}
-                assert loaded <= {"toolcast", "toolcast.lazy.lazy_exports", "toolcast.pytest_plugin"}
+                assert loaded <= {"toolcast", "toolcast.lazy", "toolcast.lazy.lazy_exports", "toolcast.pytest_plugin"}
 
             def test_requests():
                 from offline import llm, network

@@ -299,7 +299,7 @@ def test_ctrl_c_in_the_middle_of_a_tool_of_a_session(tmp_path: Path) -> None:
         python = begin(
             f"""
             from threading import Event
-            from toolcast.agents.sessions import turn as session_turns
+            from toolcast.agents.sessions import session_turn as session_turns
             session_turns.GRACE = 0.2  # for the tool never ends
             {store}
             def pay(amount: int) -> str:

@@ -146,12 +146,12 @@ def test_interrupted_once_and_run_again(server: People) -> None:
 EACH = f"""\
 {PROGRAM.partition("job = ")[0]}
 from time import sleep
-from toolcast.batch import interrupts
+from toolcast.batch import job_run
 
 texts = [f"Person{{number}} is {{number}}" for number in range({ROWS})]
 
 def is_delayed():
-    run = interrupts._jobs[0].__self__
+    run = job_run._jobs[0].__self__
     return not run.schedule.startable and run.schedule.running == run._pace.waiting
 """
 LOOPS = {

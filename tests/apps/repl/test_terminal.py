@@ -378,10 +378,10 @@ def test_a_program_that_types_whole_lines(server: OllamaServer, terminal: Driven
 SCRIPTED = """
 import sys
 from toolcast.apps import cli
-from toolcast.apps.repl import startup
+from toolcast.apps.repl import chat_startup
 from toolcast.testing import ScriptedLLM
 text = "\\n\\n".join(f"Paragraph {n} of **this** text, " + "with words " * 9 for n in range(800))
-startup.choose_chat_llm = lambda *named: ScriptedLLM(text, "Short.", chunk=40)
+chat_startup.choose_chat_llm = lambda *named: ScriptedLLM(text, "Short.", chunk=40)
 sys.exit(cli.main())
 """
 
