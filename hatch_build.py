@@ -4,6 +4,20 @@
 
 The modules are listed in pyproject.toml (`[tool.hatch.build.targets.wheel.hooks.custom]`). Their Python files remain in
 the wheel beside the extension modules: tracebacks name their files and lines. Python prefers the extension modules.
+
+The Python build is the reference. Measure first: a module that does not show in a profile of a stream stays
+interpreted, and so does one with coroutines, which lose the context of exceptions. What a compiled module must observe:
+
+* It contains no public class. A compiled class can be subclassed only in compiled modules (use composition elsewhere),
+  its methods cannot be replaced, and its instances have no `__dict__` and no weak references.
+* Annotations are checked when the program runs. What comes from JSON is `Any` or `object` until its type is checked;
+  `bytes` excludes `bytearray`: what an HTTP library returns is `Bytes` of `providers/sse.py`, until `to_bytes`.
+* It has no dataclass of `lazy_dataclasses.py`: an `__init__` that is made later does not reach a compiled class.
+* It sets `error.__cause__` instead of `raise error from cause`, whose `from` mypyc ignores.
+* A subclass declares no attribute of its base again. A table of methods follows its class. A lone surrogate is
+  `chr(0xD800)`.
+* The end of a slice of `bytes` must not precede its start: mypyc raises `SystemError` where Python returns `b""`.
+* A test that counts or replaces functions of such a module is marked `pure_only`.
 """
 
 from __future__ import annotations

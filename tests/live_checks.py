@@ -4,6 +4,15 @@
 
 Each model gets the same checks, one after another, until they have cost CAP dollars. `--out` writes the table as
 Markdown. The exit code is 1 if a check failed. A setting that a service refuses is a failure (`Settings(adapt=False)`).
+
+* `nox -s live -- --provider anthropic --provider groq:openai/gpt-oss-120b --out live.md` checks these two, the second
+  with another model than that of `MODELS` in `tests/live_checks.py`, and writes the table with its date.
+* By the price list it costs at most ten cents or so per provider. Once $0.50 are spent, no further check is begun;
+  `--usd 2` allows more. A model of unknown price is counted at $5 and $25 per million tokens.
+* A failure is a line with the error of the service. Run that provider again: a model may answer wrongly once. If it
+  fails twice, read the service's reference, correct the row or the adapter, and make its double refuse the same.
+* "skipped" has a reason, such as a cache that the response does not show. Keys are masked; account names are not, so
+  read the table before you publish it.
 """
 
 from __future__ import annotations
