@@ -50,7 +50,8 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 ELSEWHERE = ("project", "typing", "docs", "sdks", "clients", "browser")  # folders of tests/ with sessions of their own
 SUITE = ("tests", *(f"--ignore=tests/{folder}" for folder in ELSEWHERE))
 COMPILED = tuple(
-    f"tests/{name}" for name in ("test_builds.py", "async_support/test_closing.py", "parsing", "providers", "structured")
+    f"tests/{name}"
+    for name in ("test_builds.py", "async_support/test_closing.py", "parsing", "providers", "structured")
 )
 """The tests of the modules that are compiled in wheels for one platform, and of what contains their objects."""
 PARALLEL = ("-n", str((os.cpu_count() or 1) + 1))  # many tests wait for a process or a socket
